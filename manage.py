@@ -11,9 +11,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     from django.core.management import execute_from_command_line
 
-    from console.launcher import told
+    from console.launcher import runtime_environment
 
-    told.adopt(os.environ)
+    runtime_environment.adopt(os.environ)
     execute_from_command_line(sys.argv)
 
 

@@ -23,10 +23,10 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
+from console.claims import mark_due
 from console.clusters import selectors as clusters
+from console.core.errors import expect_generation
 from console.provisioners.base import ReplicaState
-from console.reconcile import mark_due
-from console.refusals import expect_generation
 
 _NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
 

@@ -10,10 +10,10 @@ class CachetierConfig(AppConfig):
 
     def ready(self) -> None:
         from cachetier import finding, selectors
-        from console import outbound
         from console.clusters import usage
-        from console.web import navigation
-        from console.web.finding import register
+        from console.core import outbound
+        from console.web.shell import navigation
+        from console.web.shell.search import register
 
         register(finding.find)
 

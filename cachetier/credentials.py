@@ -6,7 +6,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from console.environment import own_secret
+from console.core.environment import own_secret
 
 
 def password_file() -> Path:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 __all__ = ["Problem", "Refused"]

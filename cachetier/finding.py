@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from cachetier import selectors
-from console.web.finding import EACH, Hit
+from console.web.shell.search import EACH, Hit
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from cachetier.choices import Phase
 from cachetier.tier.spec import GIB, POLICIES, TierSpec
-from console.reconcile import Desired, Observed
+from console.claims import Desired, Observed
 
 
 class CacheTier(Desired):

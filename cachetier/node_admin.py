@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from cachetier.credentials import password_file
-from console.fetch import fetch
+from console.core.fetch import fetch
 
 FLUSH_DEADLINE_S = 5.0
 _MAX_BYTES = 1024**2

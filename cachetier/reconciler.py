@@ -34,6 +34,7 @@ from cachetier.tier.node_spec import (
     workload_name,
 )
 from console.audit.record import diff, record
+from console.claims import Claim, claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import (
     Observation,
@@ -45,7 +46,6 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.reconcile import Claim, claim
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.usage import Users
+from console.core.registry import Users
 
 _users = Users()
 register = _users.register

@@ -16,8 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.urls import get_resolver
 
-from console.telemetry import admin
-from console.web.bodies import limited
+from console.telemetry import admin_server
+from console.web.server.request_limits import limited
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -48,7 +48,7 @@ def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
 connection_created.connect(hold_database)
 _django = get_asgi_application()
 
-from console.api.authentication import sender  # noqa: E402  (its models need Django set up)
+from console.api.access import sender  # noqa: E402  (its models need Django set up)
 from console.api.schema import load_extensions  # noqa: E402
 
 application = limited(_django, sender)
@@ -58,4 +58,4 @@ check_resolver(get_resolver())  # loads every page's code now, not in the first 
 # second each time, in the middle of somebody's page.
 gc.collect()
 gc.freeze()
-admin.start(settings.EMBERLINE.admin, admin.Subject("web"))
+admin_server.start(settings.EMBERLINE.admin, admin_server.Subject("web"))

@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 from django.conf import settings  # reads the line above
 
-from console.telemetry import watch
+from console import celery_watch
 
 # A sweep finds what no message announced. One that waited longer than its period is stale: the
 # next one does the same work, so it expires rather than pile up behind a busy worker.
@@ -83,4 +83,4 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks()
-watch.install(app, settings.EMBERLINE.admin)
+celery_watch.install(app, settings.EMBERLINE.admin)

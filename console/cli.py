@@ -9,7 +9,7 @@ from typing import Any
 
 from console.client import Client
 from console.commandline import exits, parser, profiles, running
-from console.commandline.asked import Here, Wrong
+from console.commandline.context import Here, Wrong
 
 _NO_CONSOLE = (
     "No console is named, and none is installed here. Name one: emberline login https://HOST, or "
@@ -67,10 +67,10 @@ def _here(options: dict[str, Any]) -> running.Ended:
         import django
     except ModuleNotFoundError:
         raise Wrong(_NO_CONSOLE, exits.USAGE) from None
-    from console.environment import SettingError
-    from console.launcher import told
+    from console.core.environment import SettingError
+    from console.launcher import runtime_environment
 
-    told.adopt(os.environ)
+    runtime_environment.adopt(os.environ)
 
     try:
         django.setup()

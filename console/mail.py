@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from console import environment
-from console.environment import SettingError
+from console.core import environment
+from console.core.environment import SettingError
 
 SECURITY = ("starttls", "tls", "none")
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from console import environment
+from console.core import environment
 
 STREAMS_END_S = 5
 """Seconds for answers under way when the web process is told to end."""
@@ -26,7 +26,7 @@ def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
     server = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
     where = ("--host", host, "--port", str(port))
     proxy = () if behind_proxy else ("--no-proxy-headers",)
-    limits = ("--http", "console.web.http_protocol:LimitedProtocol", "--ws", "none")
+    limits = ("--http", "console.web.server.http_protocol:LimitedProtocol", "--ws", "none")
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", str(STREAMS_END_S))
     return (*server, *where, *proxy, *limits, *lifetime)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import dj_database_url
 
-from console import environment, mail, outbound
+from console import mail
+from console.core import environment, outbound
 from console.signon import configuration as signon
-from console.signon import providers as oidc
+from console.signon.core import configuration as oidc
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
@@ -104,7 +105,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "console.web.context.shell",
+                "console.web.shell.context.shell",
             ],
             "builtins": ["console.web.templatetags.emberline"],
         },
@@ -192,7 +193,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
 
-# Bytes of a form or a JSON body, as console/api/parsers.py has it; files of forms do not count.
+# Bytes of a form or a JSON body, as console/api/content.py has it; files of forms do not count.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
 LANGUAGE_CODE = "en-us"
@@ -205,25 +206,25 @@ STATIC_ROOT = EMBERLINE.static_root
 STATICFILES_DIRS = [BASE_DIR / "console" / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "console.web.staticfiles.HashedStorage"},
+    "staticfiles": {"BACKEND": "console.web.server.static_files.HashedStorage"},
 }
 WHITENOISE_USE_FINDERS = True
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "console.api.authentication.TokenAuthentication",  # the first says how to log in
-        "console.api.authentication.LocalAuthentication",
-        "console.api.authentication.SessionAuthentication",
+        "console.api.access.TokenAuthentication",  # the first says how to log in
+        "console.api.access.LocalAuthentication",
+        "console.api.access.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
         "console.api.permissions.RolePermission",
-        "console.api.known.KnownParameters",
+        "console.api.query_validation.KnownParameters",
     ],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.Pages",
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "console.api.negotiation.Negotiation",
     "DEFAULT_FILTER_BACKENDS": ["console.api.filters.Declared"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["console.api.parsers.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["console.api.content.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,  # the schema describes; OPTIONS is refused
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.Described",
     "DEFAULT_THROTTLE_CLASSES": [
@@ -266,7 +267,7 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "console.web.request_id.LogFilter"}},
+    "filters": {"request_id": {"()": "console.core.request_log.LogFilter"}},
     "formatters": {
         "line": {
             "format": "{asctime} {levelname} {name} [{request_id}] {message}",

@@ -17,7 +17,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 from kombu.pools import producers
 
-from console.counters import count
+from console.core.counters import count
 
 log = logging.getLogger(__name__)
 

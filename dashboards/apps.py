@@ -9,7 +9,8 @@ class DashboardsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.telemetry import meters
-        from console.web import cards, navigation, tabs
+        from console.web import tabs
+        from console.web.shell import cards, navigation
         from dashboards import card, routes
         from dashboards.cost import exposed
         from dashboards.overview import extensions

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.urls import reverse
 
-from console.web.cards import Card, Fact
+from console.web.shell.cards import Card, Fact
 from dashboards.alerts.notify import health
 from dashboards.alerts.rules import RULES
 from dashboards.alerts.settings import selectors as alerting

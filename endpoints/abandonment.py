@@ -10,8 +10,8 @@ from __future__ import annotations
 from django.db import transaction
 
 from console.audit.record import record
-from console.clusters import gone
-from console.clusters.gone import Left
+from console.clusters import removal_proof
+from console.clusters.removal_proof import Left
 from console.provisioners.base import Ref
 from endpoints import actions, selectors, teams
 from endpoints.actions import Actor
@@ -26,7 +26,7 @@ from endpoints.workload.worker_spec import workload_name
 def left(endpoint: Endpoint, why: str = "") -> Left:
     """What may be left of it in its cluster."""
     at = endpoint.parsed.placement
-    return gone.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
+    return removal_proof.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
 
 
 def abandon(
@@ -36,7 +36,7 @@ def abandon(
     teams.allow(actor, name)
     seen = _given_up(selectors.get(name), expected_generation)
     cluster = seen.parsed.placement.cluster
-    why = gone.prove(cluster, lambda: _ask(seen))
+    why = removal_proof.prove(cluster, lambda: _ask(seen))
     rest = left(seen, why)
     with transaction.atomic():
         endpoint = actions.held(actor, name)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.models import User
 from console.audit.record import record
-from console.reconcile import mark_due
+from console.claims import mark_due
 from endpoints import key_rows, teams
 from endpoints.beginning import first_status
 from endpoints.choices import AUTO_ROLLBACK

@@ -23,14 +23,15 @@ class EndpointsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.accounts import gate, usage
-        from console.web import banners, cards, navigation, routes, tabs
-        from console.web.finding import register
+        from console.web import banners, tabs, url_converters
+        from console.web.shell import cards, navigation
+        from console.web.shell.search import register
         from endpoints import retention, shell_entries, teams
         from endpoints.banner import simulated_banner
         from endpoints.placement import cache_tiers, provisioner
 
         usage.register(teams.owned)
-        gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
+        gate.register(url_converters.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register(shell_entries.find)

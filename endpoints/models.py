@@ -15,7 +15,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from console.reconcile import Desired, Observed
+from console.claims import Desired, Observed
 from endpoints.choices import DriftVerb, Origin, Phase, Severity
 from endpoints.keys import terms as keys_terms
 from endpoints.keys.terms import KeyTerms

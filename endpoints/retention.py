@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from console.web.cards import Card, Fact
+from console.web.shell.cards import Card, Fact
 from endpoints.pruning import REVOKED_FOR
 from endpoints.reconcile.events import KEPT
 

@@ -12,7 +12,7 @@ from django.db.models import Case, IntegerField, Q, Value, When
 from django.db.models.fields.json import KT
 
 from console.web import tabs
-from console.web.finding import EACH, Hit
+from console.web.shell.search import EACH, Hit
 from endpoints import selectors
 from endpoints.models import Endpoint
 

@@ -11,7 +11,6 @@ from django.db import transaction
 
 from console.accounts import selectors as accounts
 from console.accounts.gate import Thing
-from console.accounts.grants import EVERY, OF_NAMESPACE, Grant, known
 from console.accounts.models import Team
 from console.accounts.permissions import (
     Somebody,
@@ -23,6 +22,7 @@ from console.accounts.permissions import (
 )
 from console.audit.record import record
 from console.clusters import selectors as clusters
+from console.core.grants import EVERY, OF_NAMESPACE, Grant, known
 from endpoints.models import Endpoint
 from endpoints.owners import Owning, System, owner_of
 from endpoints.placement import installation

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.accounts.local import row
 from console.audit.record import record
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints import teams
 from routing.models import PrefixName

@@ -13,10 +13,11 @@ class RoutingConfig(AppConfig):
 
         from django.conf import settings
 
-        from console import outbound
         from console.clusters import selectors as clusters
+        from console.core import outbound
         from console.provisioners.base import Provisioner
-        from console.web import navigation, tabs
+        from console.web import tabs
+        from console.web.shell import navigation
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
         from routing import key_usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from endpoints.models import Endpoint
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from console.refusals import Refused
-from console.web import htmx
+from console.core.errors import Refused
+from console.web import responses
 from endpoints.keys import selectors as keys_selectors
 from endpoints.spec.fields import STRATEGIES
 from routing import selectors, sessions
@@ -43,4 +43,4 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
             key = context["key"]
             context["words"] = selectors.explain(found, body, strategy, headers, key)
             context["same"] = len({w.answer.chosen for w in context["words"] if w.answer}) == 1
-    return htmx.render(request, "routing/explain.html", "routing/htmx/explained.html", context)
+    return responses.render(request, "routing/explain.html", "routing/htmx/explained.html", context)

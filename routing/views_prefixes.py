@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.refusals import Refused
+from console.core.errors import Refused
 from routing import actions, selectors
 from routing.pages.views import endpoint_or_404, shell
 

@@ -18,15 +18,15 @@ from cachetier.choices import Phase
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier
 from cachetier.tier.spec import FIELDS
-from console.api import watching
+from console.api import watch
 from console.api.dry_runs import DryRunSerializer, either, would
 from console.api.filters import Filter
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
 from console.api.preconditions import expected_generation, with_generation
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from console.api.watched import WatchedList
-from console.refusals import expect_object
+from console.core.errors import expect_object
 from console.rehearsal import rehearsal
 
 _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
@@ -86,8 +86,8 @@ class Tier(GenericAPIView[CacheTier]):
 
     @extend_schema(summary="Read a cache tier", parameters=[WATCH, LAST_EVENT_ID])
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watching.wanted(request):
-            return watching.one(request, lambda: _shown(request, name).data)
+        if watch.wanted(request):
+            return watch.one(request, lambda: _shown(request, name).data)
         return _shown(request, name)
 
     @extend_schema(

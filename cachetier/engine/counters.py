@@ -15,8 +15,8 @@ from cachetier.engine.net import timeouts
 from cachetier.engine.net.access import Verdict
 from cachetier.engine.store import EvictionReason, Usage
 from cachetier.wire.commands import OPERATIONS
+from console.processkit.listener import HANDSHAKE_REASONS
 from console.processkit.metrics import Histogram, escape
-from console.processkit.tls import HANDSHAKE_REASONS
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")

@@ -18,9 +18,9 @@ from cachetier.pages.forms import TierForm
 from cachetier.pages.preview import changed_rows
 from cachetier.tier import spec
 from console.accounts.permissions import role_required
-from console.refusals import STALE
-from console.web import htmx
-from console.web.typed import confirmed
+from console.core.errors import STALE
+from console.web import responses
+from console.web.confirm_by_name import confirmed
 
 _GENERATION = re.compile(r"[0-9]{1,18}")
 
@@ -28,19 +28,19 @@ _GENERATION = re.compile(r"[0-9]{1,18}")
 @require_safe
 def tiers(request: HttpRequest) -> HttpResponse:
     context = {"rows": selectors.summaries(request.user)}
-    return htmx.render(request, "cachetier/tiers.html", "cachetier/htmx/tiers.html", context)
+    return responses.render(request, "cachetier/tiers.html", "cachetier/htmx/tiers.html", context)
 
 
 @require_safe
 def tier(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.get(name)
     if found is None:
-        if htmx.asked(request):  # deleted while somebody watched
+        if responses.asked(request):  # deleted while somebody watched
             messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
     context = {"row": selectors.detail(found, request.user), "form": TierForm(spec=found.spec)}
-    return htmx.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
+    return responses.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
+from console.core.fetch import fetch
 from console.exposition import Sample, parse, total
-from console.fetch import fetch
 
 DEADLINE_S = 1.0
 MAX_NAMESPACES = 20

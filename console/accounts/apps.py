@@ -10,6 +10,6 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import navigation
+        from console.web.shell import navigation
 
         navigation.register(navigation.NavItem("Access", "accounts:people", "users", 85))

@@ -10,9 +10,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts import selectors, token_actions
+from console.accounts import selectors
 from console.accounts.models import ApiToken, User
 from console.accounts.permissions import role_required
+from console.people import token_actions
 
 PAGE = 50
 

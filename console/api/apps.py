@@ -14,6 +14,6 @@ class ApiConfig(AppConfig):
             idempotency,
             schema,  # noqa: F401  (tells the OpenAPI document how callers log in)
         )
-        from console.clusters import rekeying
+        from console.vault import key_rotation
 
-        rekeying.register(idempotency.SEALED)
+        key_rotation.register(idempotency.SEALED)

@@ -9,7 +9,7 @@ from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from console.api.shapes import ChangeSerializer
+from console.api.serializers import ChangeSerializer
 
 ACTIONS = ("create", "update", "delete", "unchanged")
 

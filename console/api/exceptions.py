@@ -21,9 +21,9 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from console.api.parsers import TooLarge
-from console.refusals import STALE
-from console.web import request_id
+from console.api.content import TooLarge
+from console.core import request_log
+from console.core.errors import STALE
 
 _REQUEST = "non_field_errors"
 
@@ -124,4 +124,4 @@ def _has_fields(items: list[dict[str, Any]]) -> bool:
 
 def _id(context: dict[str, Any]) -> str:
     request = context.get("request")
-    return getattr(request, "request_id", "") or request_id.current()
+    return getattr(request, "request_id", "") or request_log.current()

@@ -33,9 +33,9 @@ from rest_framework.response import Response
 from console.api.models import GivenAnswer
 from console.api.parameters import dry_run
 from console.api.preconditions import generation_of, with_generation
-from console.clusters import sealing
-from console.clusters.rekeying import Sealed
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
+from console.vault import encryption
+from console.vault.key_rotation import Sealed
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(hours=24)
@@ -78,7 +78,7 @@ def _once(request: Request, key: str, create: Callable[[], Response]) -> Respons
             return _again(facts, mark)
         response = create()
         row.status = response.status_code
-        row.sealed = sealing.seal(_packed(response), _purpose(row))
+        row.sealed = encryption.seal(_packed(response), _purpose(row))
         row.save(update_fields=["status", "sealed"])
     return response
 
@@ -90,8 +90,8 @@ def _again(facts: dict[str, str], mark: str) -> Response:
     if row.fingerprint != mark:
         raise _reused(facts["key"])
     try:
-        kept = json.loads(sealing.unseal(row.sealed, _purpose(row)))
-    except sealing.Unreadable:
+        kept = json.loads(encryption.unseal(row.sealed, _purpose(row)))
+    except encryption.Unreadable:
         raise _lost(facts["key"]) from None
     headers = {**kept["headers"], "Idempotency-Replayed": "true"}
     response = Response(kept["body"], status=row.status, headers=headers)

@@ -24,7 +24,7 @@ from rest_framework.pagination import BasePagination
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 PAGE_SIZE = 50
 LONGEST_PAGE = 500

@@ -17,7 +17,7 @@ from django.utils.http import parse_etags
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.refusals import STALE, Problem, Refused
+from console.core.errors import STALE, Problem, Refused
 
 _OURS = re.compile(r'(?:W/)?"?(?:(\d{1,18})(?:-[0-9a-f]{16})?)"?')
 _DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})"')

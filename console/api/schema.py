@@ -18,7 +18,7 @@ from drf_spectacular.extensions import (
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 
 IDEMPOTENCY_KEY: Final = OpenApiParameter(
     "Idempotency-Key",
@@ -144,7 +144,7 @@ def _without_second_null(node: Any) -> Any:
 
 
 class TokenScheme(OpenApiAuthenticationExtension):
-    target_class = "console.api.authentication.TokenAuthentication"
+    target_class = "console.api.access.TokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:  # noqa: ARG002
@@ -158,7 +158,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
 class LocalScheme(OpenApiAuthenticationExtension):
     """Of this process alone: nothing a caller could use."""
 
-    target_class = "console.api.authentication.LocalAuthentication"
+    target_class = "console.api.access.LocalAuthentication"
     name: list[str] = []
 
     def get_security_requirement(self, auto_schema: Any) -> list[Any]:  # noqa: ARG002
@@ -169,7 +169,7 @@ class LocalScheme(OpenApiAuthenticationExtension):
 
 
 class SessionScheme(OpenApiAuthenticationExtension):
-    target_class = "console.api.authentication.SessionAuthentication"
+    target_class = "console.api.access.SessionAuthentication"
     name = "session"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:  # noqa: ARG002

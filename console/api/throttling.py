@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
-from console.web.client_address import client_address, network
+from console.web.server.client_address import client_address, network
 
 if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
     from rest_framework.views import APIView

@@ -15,7 +15,8 @@ from rest_framework.views import APIView
 
 from console.accounts.models import ApiToken
 from console.accounts.permissions import effective_role
-from console.api import document, operations
+from console.api import document
+from console.core import openapi
 
 
 class Root(APIView):
@@ -64,7 +65,7 @@ class Schema(SpectacularAPIView):
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    groups = operations.groups(document.document())
+    groups = openapi.groups(document.document())
     context = {"groups": groups, "host": request.build_absolute_uri("/")[:-1]}
     return render(request, "console/api_docs.html", context)
 

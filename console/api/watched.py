@@ -11,7 +11,7 @@ from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api import watching
+from console.api import watch
 
 Row = TypeVar("Row", bound=Model)
 
@@ -21,8 +21,8 @@ class WatchedList(ListModelMixin, GenericAPIView[Row]):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response | StreamingHttpResponse:
         """By name. Watched, it is all that the filters leave, not a page."""
-        if watching.wanted(request):
-            return watching.many(request, self._by_name)
+        if watch.wanted(request):
+            return watch.many(request, self._by_name)
         return self.list(request, *args, **kwargs)
 
     def _by_name(self) -> dict[str, Any]:

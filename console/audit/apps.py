@@ -11,10 +11,10 @@ class AuditConfig(AppConfig):
 
     def ready(self) -> None:
         from console.audit import integrity
-        from console.clusters import rekeying
         from console.system import rounds
-        from console.web import navigation
+        from console.vault import key_rotation
+        from console.web.shell import navigation
 
-        rekeying.register(integrity.SEALED)
+        key_rotation.register(integrity.SEALED)
         rounds.register(integrity.as_round)
         navigation.register(navigation.NavItem("Audit", "audit:list", "history", 80))

@@ -25,8 +25,8 @@ from django.db.models import Max
 from django.utils import timezone
 
 from console.audit.models import AuditChain, AuditEvent
-from console.clusters import sealing
-from console.counters import count
+from console.core.counters import count
+from console.vault import encryption
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +70,11 @@ class BrokenChainError(Exception):
 
 def new_key() -> str:
     """A key, encrypted as it is stored."""
-    return sealing.seal(secrets.token_hex(32), PURPOSE)
+    return encryption.seal(secrets.token_hex(32), PURPOSE)
 
 
 def opened(stored: str) -> bytes:
-    return bytes.fromhex(sealing.unseal(stored, PURPOSE))
+    return bytes.fromhex(encryption.unseal(stored, PURPOSE))
 
 
 def row_seal(key: bytes, row: ChainRow) -> str:
@@ -96,7 +96,7 @@ def seal_new(event: AuditEvent) -> str:
     than none, so an unreadable key is logged and counted, and the verification names the row."""
     try:
         return row_seal(_key(), event)
-    except sealing.Unreadable as error:
+    except encryption.Unreadable as error:
         log.error("The audit log is written without seals: %s", error)
         count("audit_unsealed_rows")
         return ""
@@ -159,7 +159,7 @@ def reseal() -> str:
         chain = _locked()
         try:
             problem = verify().problem
-        except sealing.Unreadable:
+        except encryption.Unreadable:
             problem, chain.key = "the key of the chain cannot be read", new_key()
         chain.first_sequence, chain.first_seal = 0, ""
         chain.last_sequence, chain.last_seal = 0, ""

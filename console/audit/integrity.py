@@ -9,9 +9,9 @@ from django.utils import timezone
 from console.audit import chain
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.clusters.rekeying import Sealed
-from console.clusters.sealing import Unreadable
 from console.system.rounds import Round, State
+from console.vault.encryption import Unreadable
+from console.vault.key_rotation import Sealed
 
 _TARGET = "audit/log"
 _NAME, _PURPOSE = "audit log", "Links new audit rows, and looks for rows that were changed"

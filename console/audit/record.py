@@ -17,7 +17,7 @@ from console.accounts.models import User
 from console.accounts.permissions import Owned
 from console.audit import chain
 from console.audit.models import AuditEvent
-from console.web.request_id import current
+from console.core.request_log import current
 
 SYSTEM = "system"
 HIDDEN = "(hidden)"

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.audit import selectors
 from console.audit.models import AuditEvent
-from console.web import htmx
+from console.web import responses
 
 PAGE = 50
 
@@ -38,7 +38,7 @@ def events(request: HttpRequest) -> HttpResponse:
         "verbs": selectors.verbs(request.user),
         "actors": selectors.actors(request.user),
     }
-    return htmx.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
+    return responses.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
 
 
 def changes(event: AuditEvent) -> list[Change]:

@@ -13,10 +13,11 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import diff, record
-from console.catalogue import rules, selectors
-from console.catalogue.builtin import BUILTIN, Instance
+from console.catalogue import selectors
+from console.catalogue.core import rules
+from console.catalogue.core.builtin import BUILTIN, Instance
 from console.catalogue.models import InstancePrice, InstanceType
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 
 def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:

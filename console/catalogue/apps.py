@@ -11,7 +11,7 @@ class CatalogueConfig(AppConfig):
 
     def ready(self) -> None:
         from console.catalogue import card
-        from console.web import cards, navigation
+        from console.web.shell import cards, navigation
 
         cards.register(card.CARD)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.catalogue.selectors import entries
-from console.web.cards import Card, Fact
+from console.web.shell.cards import Card, Fact
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from django import forms
 
-from console.catalogue.rules import FIELDS
-from console.refusals import Problem
+from console.catalogue.core.rules import FIELDS
+from console.core.errors import Problem
 from console.web.forms import Styled
 
 LABELS = {

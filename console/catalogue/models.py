@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 
 
 class InstanceType(models.Model):

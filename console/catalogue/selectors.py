@@ -8,7 +8,7 @@ from datetime import date
 
 from django.db.models import QuerySet
 
-from console.catalogue.builtin import BUILTIN, Instance
+from console.catalogue.core.builtin import BUILTIN, Instance
 from console.catalogue.models import InstancePrice, InstanceType
 
 

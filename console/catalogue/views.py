@@ -10,9 +10,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.catalogue import actions, rules, selectors
+from console.catalogue import actions, selectors
+from console.catalogue.core import rules
 from console.catalogue.forms import InstanceForm
-from console.refusals import Refused
+from console.core.errors import Refused
 
 
 @require_safe

@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import access, alerts, boards, money, notices, platform, resources, shapes
+from console.client import (
+    boards,
+    dashboards,
+    documents,
+    endpoints,
+    money,
+    notices,
+    people,
+    platform,
+)
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -47,19 +56,19 @@ class Client:
             verify=_authorities(ca_file),
         )
         self.http = Http(self._httpx, live)
-        self.endpoints = resources.Endpoints(self.http)
-        self.benchmarks = resources.Benchmarks(self.http)
+        self.endpoints = endpoints.Endpoints(self.http)
+        self.benchmarks = endpoints.Benchmarks(self.http)
         self.clusters = platform.Clusters(self.http)
         self.cache_tiers = platform.CacheTiers(self.http)
         self.instance_types = platform.InstanceTypes(self.http)
         self.metrics_sources = platform.MetricsSources(self.http)
         self.follows = platform.Follows(self.http)
-        self.alerts = alerts.Alerts(self.http)
+        self.alerts = dashboards.Alerts(self.http)
         self.grafana = boards.Grafana(self.http)
-        self.users = access.Users(self.http)
-        self.teams = access.Teams(self.http)
-        self.tokens = access.Tokens(self.http)
-        self.audit = access.Audit(self.http)
+        self.users = people.Users(self.http)
+        self.teams = people.Teams(self.http)
+        self.tokens = people.Tokens(self.http)
+        self.audit = people.Audit(self.http)
         self.budgets = money.Budgets(self.http)
         self.cost_reports = money.Reports(self.http)
         self.tier_prices = money.TierPrices(self.http)
@@ -80,11 +89,11 @@ class Client:
     def close(self) -> None:
         self._httpx.close()
 
-    def me(self) -> shapes.Me:
-        return cast(shapes.Me, self.http.get("me/"))
+    def me(self) -> documents.Me:
+        return cast(documents.Me, self.http.get("me/"))
 
-    def costs(self, range_: str = "") -> shapes.Costs:
-        return cast(shapes.Costs, self.http.get("costs/", {"range": range_}))
+    def costs(self, range_: str = "") -> documents.Costs:
+        return cast(documents.Costs, self.http.get("costs/", {"range": range_}))
 
 
 def address(url: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from console.client.errors import Unreachable
 from console.client.http import Http
-from console.client.watching import SILENCE_S, events
+from console.client.watch import SILENCE_S, events
 
 TAIL_LINES = 200
 MOST_LINES = 2000

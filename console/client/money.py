@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from console.client.resources import Room
+from console.client.endpoints import Room
 
 
 class Budgets(Room):

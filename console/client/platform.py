@@ -6,30 +6,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from console.client import shapes
-from console.client.resources import Room
+from console.client import documents
+from console.client.endpoints import Room
 
 
 class Clusters(Room):
     path = "clusters/"
 
-    def list(self) -> Iterator[shapes.Cluster]:
-        return cast(Iterator[shapes.Cluster], self.http.pages(self.path))
+    def list(self) -> Iterator[documents.Cluster]:
+        return cast(Iterator[documents.Cluster], self.http.pages(self.path))
 
-    def get(self, name: str) -> shapes.Cluster:
-        return cast(shapes.Cluster, self.http.get(self._at(name)))
+    def get(self, name: str) -> documents.Cluster:
+        return cast(documents.Cluster, self.http.get(self._at(name)))
 
-    def add(self, name: str, facts: Mapping[str, Any]) -> shapes.Cluster:
+    def add(self, name: str, facts: Mapping[str, Any]) -> documents.Cluster:
         data = {"name": name, **facts}
-        return cast(shapes.Cluster, self.http.send("POST", self.path, data, once=True).body)
+        return cast(documents.Cluster, self.http.send("POST", self.path, data, once=True).body)
 
-    def change(self, name: str, facts: Mapping[str, Any]) -> shapes.Cluster:
-        return cast(shapes.Cluster, self.http.send("PATCH", self._at(name), facts).body)
+    def change(self, name: str, facts: Mapping[str, Any]) -> documents.Cluster:
+        return cast(documents.Cluster, self.http.send("PATCH", self._at(name), facts).body)
 
-    def check(self, name: str) -> shapes.Cluster:
+    def check(self, name: str) -> documents.Cluster:
         """Asks the cluster now and waits for what it says."""
         answer = self.http.send("POST", self._at(name, "check"), params={"wait": True})
-        return cast(shapes.Cluster, answer.body)
+        return cast(documents.Cluster, answer.body)
 
     def role(self, name: str, *, namespace: str = "", follow: bool = False) -> str:
         """YAML of the Role that grants what is missing; all of it, for a namespace or `follow`."""
@@ -57,11 +57,11 @@ class Follows(Room):
 class CacheTiers(Room):
     path = "cache-tiers/"
 
-    def list(self) -> Iterator[shapes.CacheTier]:
-        return cast(Iterator[shapes.CacheTier], self.http.pages(self.path))
+    def list(self) -> Iterator[documents.CacheTier]:
+        return cast(Iterator[documents.CacheTier], self.http.pages(self.path))
 
-    def get(self, name: str) -> shapes.CacheTier:
-        return cast(shapes.CacheTier, self.http.get(self._at(name)))
+    def get(self, name: str) -> documents.CacheTier:
+        return cast(documents.CacheTier, self.http.get(self._at(name)))
 
     def create(self, name: str, facts: Mapping[str, Any], *, dry_run: bool = False) -> Any:
         params = {"dry_run": True} if dry_run else {}
@@ -87,15 +87,15 @@ class CacheTiers(Room):
 class InstanceTypes(Room):
     path = "instance-types/"
 
-    def list(self) -> Iterator[shapes.InstanceType]:
-        return cast(Iterator[shapes.InstanceType], self.http.pages(self.path))
+    def list(self) -> Iterator[documents.InstanceType]:
+        return cast(Iterator[documents.InstanceType], self.http.pages(self.path))
 
-    def get(self, name: str) -> shapes.InstanceType:
-        return cast(shapes.InstanceType, self.http.get(self._at(name)))
+    def get(self, name: str) -> documents.InstanceType:
+        return cast(documents.InstanceType, self.http.get(self._at(name)))
 
-    def set(self, name: str, facts: Mapping[str, Any]) -> shapes.InstanceType:
+    def set(self, name: str, facts: Mapping[str, Any]) -> documents.InstanceType:
         """Add it, or change what is given of it."""
-        return cast(shapes.InstanceType, self.http.send("PUT", self._at(name), facts).body)
+        return cast(documents.InstanceType, self.http.send("PUT", self._at(name), facts).body)
 
     def forget(self, name: str) -> None:
         """What was said of it; a built-in one comes back as it was."""

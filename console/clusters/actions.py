@@ -18,13 +18,14 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
-from console.clusters import checked, refresh, sealing, tasks, usage
+from console.claims import mark_due
+from console.clusters import refresh, tasks, usage, validation
 from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
-from console.clusters.rekeying import Sealed
-from console.provisioners.kubernetes.access import own_namespace
-from console.reconcile import mark_due
-from console.refusals import Problem, Refused, expect_generation
+from console.core.errors import Problem, Refused, expect_generation
+from console.provisioners.kubernetes.api.access import own_namespace
+from console.vault import encryption
+from console.vault.key_rotation import Sealed
 
 SEALED = Sealed(
     Cluster,
@@ -49,7 +50,7 @@ def ensure_in_cluster() -> None:
 def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
     """A cluster of that name; whether it answers is seen a moment later, on its page."""
     _admin(actor)
-    facts = checked.new(name, data)
+    facts = validation.new(name, data)
     try:
         return _create(actor, str(name), facts)
     except IntegrityError:
@@ -83,7 +84,7 @@ def change(
     with transaction.atomic():
         cluster = _locked(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        facts = checked.changes(cluster, data)
+        facts = validation.changes(cluster, data)
         changed = {key: value for key, value in facts.items() if _differs(cluster, key, value)}
         if not changed:
             return cluster
@@ -133,7 +134,7 @@ def _admin(actor: User | None) -> None:
 
 def _set(cluster: Cluster, facts: Mapping[str, Any]) -> None:
     for key, value in facts.items():
-        sealed = sealing.seal(value, cluster.purpose) if key == "kubeconfig" and value else value
+        sealed = encryption.seal(value, cluster.purpose) if key == "kubeconfig" and value else value
         setattr(cluster, key, sealed)
 
 

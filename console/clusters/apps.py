@@ -10,17 +10,19 @@ class ClustersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import (
+        from console.clusters import (  # noqa: F401
             actions,
-            checks,  # noqa: F401  (registers them)
+            checks,
             finding,
-            rekeying,
         )
-        from console.web import cards, navigation
-        from console.web.finding import register
+        from console.vault import (  # noqa: F401
+            key_rotation,
+        )
+        from console.web.shell import cards, navigation
+        from console.web.shell.search import register
 
         register(finding.find)
-        rekeying.register(actions.SEALED)
+        key_rotation.register(actions.SEALED)
         cards.register(finding.CARD)
 
         item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from console.provisioners.kubernetes.access import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG
+from console.provisioners.kubernetes.api.access import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG
 
 __all__ = ["CONTEXT", "IN_CLUSTER", "KINDS", "KUBECONFIG", "REACHES", "Phase", "Reach", "Reason"]
 

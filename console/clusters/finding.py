@@ -8,8 +8,8 @@ from typing import Any
 from django.urls import reverse
 
 from console.clusters import selectors
-from console.web.cards import Card, Fact
-from console.web.finding import EACH, Hit
+from console.web.shell.cards import Card, Fact
+from console.web.shell.search import EACH, Hit
 
 SHOWN = 8
 

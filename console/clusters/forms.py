@@ -10,8 +10,8 @@ from django import forms
 
 from console.clusters.choices import CONTEXT, IN_CLUSTER, KUBECONFIG, Reach
 from console.clusters.models import Cluster
-from console.provisioners.kubernetes.kubeconfig import MAX_BYTES
-from console.refusals import Problem
+from console.core.errors import Problem
+from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES
 from console.web.forms import Styled
 
 _KINDS = (

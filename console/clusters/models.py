@@ -12,12 +12,12 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from console.clusters import sealing
+from console.claims import Desired, Observed
 from console.clusters.choices import KINDS, REACHES, Reach
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
-from console.provisioners.kubernetes.inventory import Inventory
-from console.provisioners.kubernetes.rights import Granted
-from console.reconcile import Desired, Observed
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.discovery.inventory import Inventory
+from console.provisioners.kubernetes.discovery.rights import Granted
+from console.vault import encryption
 
 LOGIN_WARNED_DAYS = 7  # a renewed token may take somebody else's time
 
@@ -63,7 +63,7 @@ class Cluster(Desired):
 
     def access(self) -> ClusterAccess:
         """`sealing.Unreadable` when the key that sealed its kubeconfig is not here."""
-        text = sealing.unseal(self.kubeconfig, self.purpose) if self.kind == KUBECONFIG else ""
+        text = encryption.unseal(self.kubeconfig, self.purpose) if self.kind == KUBECONFIG else ""
         return ClusterAccess(self.kind, text, self.context)
 
 

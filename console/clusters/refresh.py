@@ -15,16 +15,17 @@ from typing import Any
 
 from django.utils import timezone
 
-from console.clusters import sealing, usage
+from console.claims import claim
+from console.clusters import usage
 from console.clusters.choices import IN_CLUSTER, Phase, Reason
 from console.clusters.models import Cluster, ClusterStatus
-from console.counters import count
+from console.core.counters import count
 from console.provisioners.base import ProvisionError
-from console.provisioners.kubernetes import rights
-from console.provisioners.kubernetes.discover import Look
-from console.provisioners.kubernetes.reading import NotSaid, Reader
-from console.provisioners.kubernetes.rights import Granted
-from console.reconcile import claim
+from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.discovery import rights
+from console.provisioners.kubernetes.discovery.rights import Granted
+from console.provisioners.kubernetes.discovery.survey import Look
+from console.vault import encryption
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str
         reader = Reader(access)
         found = Look(reader).run()
         granted = rights.check(reader, cluster.namespace, found, followed, parts)
-    except sealing.Unreadable as error:
+    except encryption.Unreadable as error:
         return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
     except ProvisionError as error:
         return Seen(Phase.FAILED, error.reason, error.message, ends)

@@ -12,14 +12,15 @@ from django.db.models import QuerySet
 
 from console.accounts import gate
 from console.accounts.permissions import Somebody
-from console.clusters import sealing, usage
+from console.clusters import usage
 from console.clusters.choices import IN_CLUSTER, Reason
 from console.clusters.models import Cluster
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
-from console.provisioners.kubernetes.access import ClusterAccess, own_namespace
-from console.provisioners.kubernetes.inventory import Finding, Inventory
-from console.provisioners.kubernetes.rights import Granted
+from console.provisioners.kubernetes.api.access import ClusterAccess, own_namespace
+from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
+from console.provisioners.kubernetes.discovery.rights import Granted
+from console.vault import encryption
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def inventory(cluster: str = "") -> Inventory | None:
 
 
 def capabilities(cluster: str = "") -> frozenset[str] | None:
-    """Names of what the cluster can carry (see console.provisioners.kubernetes.capabilities)."""
+    """Names of what the cluster can carry (see console.provisioners.kubernetes.api.capabilities)."""
     found = inventory(cluster)
     return None if found is None else found.capabilities
 
@@ -163,7 +164,7 @@ def _placed(name: str) -> _Placed:
         raise PermanentError("UnknownCluster", text)
     try:
         reached = row.access()
-    except sealing.Unreadable as error:
+    except encryption.Unreadable as error:
         raise PermanentError(Reason.KEY_MISSING, f"Cluster {name}: {error}") from None
     seen = row.inventory.capabilities if row.status.seen_at is not None else None
     return _Placed(reached, row.namespace, seen)

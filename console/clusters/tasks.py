@@ -6,7 +6,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from console.reconcile import due
+from console.claims import due
 from console.tasks import BaseTask
 
 REPEATS = 5

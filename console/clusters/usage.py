@@ -4,7 +4,7 @@ knows neither endpoints nor tiers."""
 
 from __future__ import annotations
 
-from console.usage import Users
+from console.core.registry import Users
 
 _users = Users()
 register = _users.register

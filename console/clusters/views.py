@@ -10,28 +10,28 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.clusters import actions, beside, selectors
+from console.clusters import actions, related_objects, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
 from console.clusters.models import Cluster
-from console.provisioners.kubernetes.access import machine_contexts
-from console.provisioners.kubernetes.kubeconfig import ContextSeen, KubeconfigError, parse
-from console.refusals import Refused
-from console.web import htmx
-from console.web.typed import confirmed
+from console.core.errors import Refused
+from console.provisioners.kubernetes.api.access import machine_contexts
+from console.provisioners.kubernetes.api.kubeconfig import ContextSeen, KubeconfigError, parse
+from console.web import responses
+from console.web.confirm_by_name import confirmed
 
 
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponse:
     context = {"rows": selectors.details(request.user)}
-    return htmx.render(request, "clusters/list.html", "clusters/htmx/list.html", context)
+    return responses.render(request, "clusters/list.html", "clusters/htmx/list.html", context)
 
 
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     row = selectors.detail(_found(name), request.user)
-    context = {"row": row, "beside": beside.lines(name, request.user)}
-    return htmx.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
+    context = {"row": row, "beside": related_objects.lines(name, request.user)}
+    return responses.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.commandline import read, show
-from console.commandline.asked import Asked
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Asked
 
 _ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
 _FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
@@ -13,7 +14,7 @@ _FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometh
 
 def add_to(verbs: Any) -> None:
     listed = verbs.add_parser("clusters", help="where rules and receivers are kept as objects")
-    show.add_output(listed, names=True)
+    output.add_output(listed, names=True)
     listed.set_defaults(run=list_all)
     said = verbs.add_parser("keep", help="what of them is kept in a cluster")
     said.add_argument("name", metavar="CLUSTER")
@@ -24,7 +25,7 @@ def add_to(verbs: Any) -> None:
 def list_all(asked: Asked) -> str:
     found = asked.client.alerts.clusters()
     none = "No cluster is known."
-    return show.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
+    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
@@ -36,7 +37,7 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def keep(asked: Asked) -> str:
-    made = asked.client.alerts.keep(asked.name, read.facts(asked.options["fields"]))
+    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
     kept = " and ".join(name for name in ("rules", "receivers") if made[name])
     if not kept:
         return f"Nothing is kept in {made['cluster']} any more; what was there is removed."

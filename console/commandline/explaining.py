@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.commandline import read, show
-from console.commandline.asked import Asked, Wrong
-from console.commandline.deciding import told
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Asked, Wrong
+from console.commandline.endpoint.decisions import told
 from console.commandline.exits import FAILED, USAGE
 
 
@@ -20,7 +21,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--strategy", default="", help="another than the one in force")
     parser.add_argument("--session", default="", help="as callers name theirs")
     parser.add_argument("--key", default="", help="id of the key it is sent with")
-    show.add_output(parser)
+    output.add_output(parser)
     parser.set_defaults(run=explain)
 
 
@@ -33,15 +34,15 @@ def explain(asked: Asked) -> str:
         session=options["session"],
         key=options["key"],
     )
-    if options["output"] != show.TABLE:
-        return show.written(found, options["output"])
+    if options["output"] != output.TABLE:
+        return output.written(found, options["output"])
     return "\n\n".join(_routers(found["routers"]))
 
 
 def _body(options: dict[str, Any]) -> dict[str, Any]:
     if options["file"] is not None:
-        return read.document(options["file"])
-    prompt = read.text("-") if options["prompt"] == "-" else str(options["prompt"])
+        return commandline_input.document(options["file"])
+    prompt = commandline_input.text("-") if options["prompt"] == "-" else str(options["prompt"])
     if not prompt.strip():
         raise Wrong("The prompt is empty.", USAGE)
     return {"messages": [{"role": "user", "content": prompt}]}

@@ -8,8 +8,8 @@ from typing import Any
 
 from console.client.errors import Conflict
 from console.client.logs import MOST_LINES, TAIL_LINES, LogEnd
-from console.commandline import show
-from console.commandline.asked import Asked
+from console.commandline import output
+from console.commandline.context import Asked
 
 
 def add_to(verbs: Any) -> None:
@@ -37,7 +37,7 @@ def logs(asked: Asked) -> str:
     asked.say(_heading(of))
     with suppress(KeyboardInterrupt):
         for line in lines:
-            asked.out.write(f"{show.plain(line)}\n")
+            asked.out.write(f"{output.plain(line)}\n")
             asked.out.flush()
     return ""
 

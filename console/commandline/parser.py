@@ -5,43 +5,53 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from console.commandline import (
-    access,
-    alerts,
+from console.commandline import explaining, logs, session
+from console.commandline.context import Asked, Wrong
+from console.commandline.endpoint import (
     benchmarks,
     changes,
+    decisions,
+    doctor,
+    drift,
+    endpoints,
+    keys,
+    manifests,
+    preview,
+    wait,
+)
+from console.commandline.exits import USAGE
+from console.commandline.platform import (
+    alerts,
+    audit,
+    budgets,
+    cache_tiers,
     clusters,
     costs,
     dashboards,
-    deciding,
-    doctoring,
-    drift,
-    endpoints,
-    explaining,
-    follow,
-    instances,
-    judging,
-    keys,
-    logs,
-    manifests,
+    follows,
+    instance_types,
     metrics_sources,
-    money,
-    notices,
-    session,
-    tiers,
-    trail,
-    waiting,
+    notifications,
+    people,
 )
-from console.commandline.asked import Asked, Wrong
-from console.commandline.exits import USAGE
 
 ENDPOINT = (
-    *(endpoints, logs, changes, drift, keys, manifests, waiting),
-    *(doctoring, deciding, explaining, judging, benchmarks),
+    *(endpoints, logs, changes, drift, keys, manifests, wait),
+    *(doctor, decisions, explaining, preview, benchmarks),
 )
 ROOMS = (
-    *(clusters, metrics_sources, follow, tiers, instances, costs, money, dashboards, alerts),
-    *(notices, access, trail),
+    *(
+        clusters,
+        metrics_sources,
+        follows,
+        cache_tiers,
+        instance_types,
+        costs,
+        budgets,
+        dashboards,
+        alerts,
+    ),
+    *(notifications, people, audit),
 )
 
 
@@ -72,7 +82,7 @@ def build(parser: argparse.ArgumentParser) -> Any:
         part.add_to(verbs)
     for room in ROOMS:
         room.add_to(rooms)
-    doctoring.add_room(rooms)
+    doctor.add_room(rooms)
     clusters.add_room(rooms)
     return rooms
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.commandline.asked import Wrong
+from console.commandline.context import Wrong
 from console.commandline.exits import FAILED, USAGE
 
 DEFAULT = "default"

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.client import ApiError, Client, EmberlineError
 from console.commandline import exits
-from console.commandline.asked import Answer, Asked, Here, Out, Wrong
+from console.commandline.context import Answer, Asked, Here, Out, Wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from console.client import Client, NotAllowed
 from console.client.client import address
-from console.commandline import profiles, show
-from console.commandline.asked import Asked, Wrong
+from console.commandline import output, profiles
+from console.commandline.context import Asked, Wrong
 from console.commandline.exits import NOT_ALLOWED, USAGE
 from console.commandline.profiles import DEFAULT, Profile
 
@@ -28,7 +28,7 @@ def add_to(rooms: Any) -> None:
     into.set_defaults(run=login)
     rooms.add_parser("logout", help="forget the saved token").set_defaults(run=logout)
     who = rooms.add_parser("whoami", help="which console is asked, as whom")
-    show.add_output(who)
+    output.add_output(who)
     who.set_defaults(run=whoami)
     shell = rooms.add_parser("completion", help='eval "$(emberline completion bash)"')
     shell.add_argument("shell", choices=SHELLS)
@@ -81,8 +81,8 @@ def whoami(asked: Asked) -> str:
     me = asked.client.me()
     facts = {"console": asked.client.url, "named_by": asked.options.get("named_by", ""), **me}
     form = asked.options["output"]
-    if form != show.TABLE:
-        return show.written(facts, form)
+    if form != output.TABLE:
+        return output.written(facts, form)
     token = f", by the token {me['token']}" if me["token"] else ""
     where = "the console of this machine" if asked.here else asked.client.url
     by = f" (named by {facts['named_by']})" if facts["named_by"] else ""

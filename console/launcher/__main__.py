@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from console.launcher import tools, up
+from console.launcher import lifecycle, tools
 from console.launcher.layout import default_layout
 from console.launcher.progress import StepFailed, say, step
 
@@ -34,13 +34,13 @@ def main() -> int:
 def _dispatch(options: argparse.Namespace) -> int:
     layout = default_layout()
     if options.verb == "up":
-        return up.up(layout, detach=options.detach)
+        return lifecycle.up(layout, detach=options.detach)
     if options.verb == "down":
-        return up.down(layout)
+        return lifecycle.down(layout)
     if options.verb == "status":
-        return up.status(layout)
+        return lifecycle.status(layout)
     if options.verb == "prepare":
-        if not up.prepare(layout):
+        if not lifecycle.prepare(layout):
             say("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console import programs as own
-from console.environment import flag, retention
+from console.core.environment import flag, retention
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, log_path, render_config

@@ -20,7 +20,7 @@ import psutil
 from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
-from console.launcher.told import supervisor_pid
+from console.launcher.runtime_environment import supervisor_pid
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import ProcessInfo, Supervisor
 from console.provisioners.local.supervisord import command, socket_path

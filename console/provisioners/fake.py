@@ -26,8 +26,8 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.checks import check_ref, check_spec
 from console.provisioners.rollout import plan
+from console.provisioners.specs import check_ref, check_spec
 
 FIRST_PORT = 30000
 

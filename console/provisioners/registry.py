@@ -38,7 +38,7 @@ def _fake(var: Path) -> Provisioner:
 
 def _kubernetes(_var: Path) -> Provisioner:
     """In the cluster and the namespace where the console itself runs."""
-    from console.provisioners.kubernetes.access import IN_CLUSTER, ClusterAccess, own_namespace
+    from console.provisioners.kubernetes.api.access import IN_CLUSTER, ClusterAccess, own_namespace
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
     return KubernetesProvisioner(ClusterAccess(IN_CLUSTER), own_namespace())

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from console import confined_files
-from console.confined_files import FileRefused
+from console.core import confined_files
+from console.core.confined_files import FileRefused
 from console.provisioners.base import PermanentError, TemporaryError
 
 

@@ -10,17 +10,17 @@ class SignonConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import rekeying
-        from console.signon import checks, confirm, factors, facts  # noqa: F401  (they register themselves)
+        from console.signon import checks, confirmation, facts, totp  # noqa: F401  (they register themselves)
         from console.signon.card import CARD
-        from console.web import cards, navigation
+        from console.vault import key_rotation
+        from console.web.shell import cards, navigation
 
-        rekeying.register(factors.SEALED)
+        key_rotation.register(totp.SEALED)
         cards.register(CARD)
         navigation.register(
             navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
         )
-        confirm.needs(
+        confirmation.needs(
             "accounts:token-create",
             "accounts:people",
             "accounts:member-set",

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from console.signon.flow import BREAK_GLASS
-from console.web.cards import Card, Fact
+from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration
 
 _FACTOR = {

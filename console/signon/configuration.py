@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from console import environment
-from console.environment import SettingError
+from console.core import environment
+from console.core.environment import SettingError
 
 LOCAL_LOGIN = ("everybody", "break-glass")
 SECOND_FACTOR = ("optional", "admins", "everybody")

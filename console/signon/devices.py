@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
-from console.signon.throttle import folded
+from console.signon.login_limits import folded
 
 _SALT = "console.signon.device"
 _AGE_S = 180 * 24 * 3600

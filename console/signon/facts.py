@@ -10,7 +10,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from console.signon.sessions import FACTS
-from console.web.client_address import client_address
+from console.web.server.client_address import client_address
 
 
 @receiver(user_logged_in)

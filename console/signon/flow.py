@@ -17,9 +17,9 @@ from django.utils.crypto import constant_time_compare
 
 from console.accounts.models import Role, User
 from console.audit.record import record
-from console.signon import factors, facts
+from console.signon import facts, totp
 from console.signon.models import Session
-from console.web.client_address import client_address
+from console.web.server.client_address import client_address
 
 log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -55,7 +55,7 @@ def begin(
     """Whether the person is logged in now; if not, they are to be asked for their second factor.
 
     `trusted`: the provider has asked for one. `more` is kept with the session."""
-    if trusted or not factors.on(user):
+    if trusted or not totp.on(user):
         finish(request, user, method, trusted=trusted, more=more)
         return True
     request.session.flush()  # nothing from before, and a new key
@@ -99,7 +99,7 @@ def must_have_factor(request: HttpRequest, user: User) -> bool:
     """The policy wants a second factor, and neither person nor provider brought one."""
     wanted = settings.SIGNON.second_factor
     asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
-    return asked and not facts.of(request).get("trusted") and not factors.on(user)
+    return asked and not facts.of(request).get("trusted") and not totp.on(user)
 
 
 def refused(request: HttpRequest, user: User | None, reason: str, method: str = LOCAL) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.signon.providers import REFUSE, ROLES, Groups, Provider
+from console.signon.core.configuration import REFUSE, ROLES, Groups, Provider
 
 
 @dataclass(frozen=True, slots=True)

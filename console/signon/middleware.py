@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from console.accounts.models import User
-from console.signon import confirm, flow
+from console.signon import confirmation, flow
 from console.signon.sessions import SessionStore
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -51,9 +51,15 @@ class DemandsMiddleware:
         if not program and not getattr(view, "login_required", True):
             return None
         if not _about_the_way_in(request) and flow.must_have_factor(request, user):
-            return confirm.refuse_program(confirm.FACTOR) if program else _to_setup(request)
-        if confirm.demanded(request):
-            return confirm.refuse_program(confirm.AGAIN) if program else confirm.ask(request)
+            return (
+                confirmation.refuse_program(confirmation.FACTOR) if program else _to_setup(request)
+            )
+        if confirmation.demanded(request):
+            return (
+                confirmation.refuse_program(confirmation.AGAIN)
+                if program
+                else confirmation.ask(request)
+            )
         return None
 
 

@@ -12,7 +12,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils import timezone
 
-from console.signon import agents
+from console.signon.core import user_agents
 
 
 class Session(AbstractBaseSession):
@@ -39,7 +39,7 @@ class Session(AbstractBaseSession):
 
     @property
     def browser(self) -> str:
-        return agents.named(self.agent)
+        return user_agents.named(self.agent)
 
     @classmethod
     def get_session_store_class(cls) -> Any:

@@ -23,10 +23,11 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from console.outbound import ForbiddenAddressError, pool_classes
-from console.signon import idtoken, secret_store
-from console.signon.idtoken import Rejected
-from console.signon.providers import Provider, safe
+from console.core.outbound import ForbiddenAddressError, pool_classes
+from console.signon import secret_store
+from console.signon.core import id_token
+from console.signon.core.configuration import Provider, safe
+from console.signon.core.id_token import Rejected
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 # A provider may answer with anything at all: JSON of another shape, none, no header, a refusal.
@@ -117,7 +118,7 @@ def arrival(request: HttpRequest, provider: Provider) -> Person:
         answer = client.get_access_token(
             request.GET["code"], pkce_code_verifier=state["pkce_code_verifier"]
         )
-        claims = idtoken.verified(
+        claims = id_token.verified(
             answer["id_token"],
             _fetched(facts["jwks_uri"]),
             issuer=provider.issuer,

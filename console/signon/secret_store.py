@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from console.signon.providers import Provider
+from console.signon.core.configuration import Provider
 from console.vault import store
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.db import OperationalError
 from django.utils import timezone
 
-from console.counters import count
+from console.core.counters import count
 from console.signon.models import Session
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from console.accounts.models import User
 from console.accounts.permissions import role_required
 from console.audit.record import record
-from console.signon import factors, flow
+from console.signon import flow, totp
 
 
 @role_required("admin")
@@ -20,7 +20,7 @@ from console.signon import factors, flow
 def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
     """The person's sessions end with it: whoever took the telephone may have one."""
     person = get_object_or_404(User, pk=pk)
-    if factors.turn_off(cast(User, request.user), person):
+    if totp.turn_off(cast(User, request.user), person):
         flow.end_sessions(person)
         text = f"{person.username} logs in with the password alone now. Sessions are ended; API"
         messages.success(request, f"{text} tokens keep working.")

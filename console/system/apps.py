@@ -12,7 +12,8 @@ class SystemConfig(AppConfig):
     def ready(self) -> None:
         from console.system import preflight, rounds, storage
         from console.telemetry import meters
-        from console.web import banners, navigation
+        from console.web import banners
+        from console.web.shell import navigation
 
         preflight.register(rounds.verdicts)
         banners.register(storage.banner)

@@ -16,11 +16,12 @@ from django.core.checks import ERROR, run_checks
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from console import disk
-from console.clusters import refresh, rekeying
+from console.clusters import refresh
 from console.clusters.choices import Phase
 from console.clusters.selectors import default_cluster
-from console.provisioners.kubernetes.access import own_namespace
+from console.core import disk
+from console.provisioners.kubernetes.api.access import own_namespace
+from console.vault import key_rotation
 from console.web import health
 
 _SHARED = {
@@ -121,7 +122,7 @@ def _images() -> Iterator[Verdict]:
 def _sealed() -> Iterator[Verdict]:
     """Whether an earlier key can be left out."""
     try:
-        found = rekeying.look()
+        found = key_rotation.look()
     except DatabaseError:
         return  # said already
     text, remedy = "all sealed with the first key", ""

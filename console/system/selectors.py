@@ -17,7 +17,7 @@ from console.provisioners.local import programs
 from console.provisioners.local.programs import KEEPER, ProgramSeen
 from console.provisioners.local.rpc import REMEDY, State
 from console.system.models import ProcessSeen
-from console.system.watching import LOCAL, moment
+from console.system.program_watch import LOCAL, moment
 
 PURPOSES = {
     "web": "The console and its REST API",

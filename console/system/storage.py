@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from console import disk
 from console.accounts.permissions import Somebody
+from console.core import disk
 from console.processkit.metrics import Registry
 from console.web.banners import Banner
 

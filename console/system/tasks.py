@@ -10,6 +10,6 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, throws=(ProvisionError,), name="console.system.tasks.look")
 def look() -> None:
-    from console.system import watching
+    from console.system import program_watch
 
-    watching.look()
+    program_watch.look()

@@ -10,24 +10,24 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import role_required
 from console.system import rounds, selectors, storage
-from console.web import htmx
+from console.web import responses
 
 
 @require_safe
 def processes(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"system": selectors.system(), "disk": storage.look()}
-    if not htmx.asked(request):
+    if not responses.asked(request):
         context["rounds"] = rounds.rounds()
-    return htmx.render(request, "system/processes.html", "system/htmx/processes.html", context)
+    return responses.render(request, "system/processes.html", "system/htmx/processes.html", context)
 
 
 @require_safe
 def rounds_seen(request: HttpRequest) -> HttpResponse:
     """By itself, for it is looked at less often than the programs are."""
     context: dict[str, Any] = {"rounds": rounds.rounds()}
-    if not htmx.asked(request):
+    if not responses.asked(request):
         context |= {"system": selectors.system(), "disk": storage.look()}
-    return htmx.render(request, "system/processes.html", "system/htmx/rounds.html", context)
+    return responses.render(request, "system/processes.html", "system/htmx/rounds.html", context)
 
 
 @require_safe
@@ -36,4 +36,4 @@ def log(request: HttpRequest, name: str) -> HttpResponse:
     if not selectors.is_known(name):
         raise Http404(f"There is no program {name}.")
     context = {"name": name, "text": selectors.log_tail(name), "lines": selectors.LOG_LINES}
-    return htmx.render(request, "system/log.html", "system/htmx/log.html", context)
+    return responses.render(request, "system/log.html", "system/htmx/log.html", context)

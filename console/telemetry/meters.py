@@ -14,7 +14,7 @@ from importlib import metadata
 
 import psutil
 
-from console import counters
+from console.core import counters
 from console.processkit.metrics import Registry
 
 PREFIX = "emberline_console_"

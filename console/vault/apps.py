@@ -10,7 +10,6 @@ class VaultConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import rekeying
-        from console.vault import store
+        from console.vault import key_rotation, store
 
-        rekeying.register(store.SEALED)
+        key_rotation.register(store.SEALED)

@@ -11,8 +11,8 @@ import logging
 
 from django.utils import timezone
 
-from console.clusters import sealing
-from console.clusters.rekeying import Sealed
+from console.vault import encryption
+from console.vault.key_rotation import Sealed
 from console.vault.models import SealedText
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ SEALED = Sealed(
 
 
 def put(name: str, text: str) -> None:
-    facts = {"sealed": sealing.seal(text, _purpose(name)), "changed_at": timezone.now()}
+    facts = {"sealed": encryption.seal(text, _purpose(name)), "changed_at": timezone.now()}
     SealedText.objects.update_or_create(name=name, defaults=facts)
 
 
@@ -41,8 +41,8 @@ def get(name: str) -> str:
     if row is None:
         return ""
     try:
-        return sealing.unseal(row.sealed, _purpose(name))
-    except sealing.Unreadable as error:
+        return encryption.unseal(row.sealed, _purpose(name))
+    except encryption.Unreadable as error:
         log.warning("vault: %s: %s", name, error)
         return ""
 

@@ -13,18 +13,20 @@ class WebConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import (
-            cards,
-            checks,  # noqa: F401  (registers them)
-            finding,
+        from console.web import (  # noqa: F401
+            checks,
             installation,
-            navigation,
             pages_found,
-            routes,  # noqa: F401  (registers them)
+            url_converters,
+        )
+        from console.web.shell import (  # noqa: F401
+            cards,
+            navigation,
+            search,
         )
 
         cards.register(installation.CARD)
-        finding.register(pages_found.find)
+        search.register(pages_found.find)
         navigation.register(navigation.NavItem("Settings", "web:settings", "settings", 90))
 
         # Makes our Celery application the current one in every process that may publish a task.

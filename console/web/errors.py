@@ -12,9 +12,8 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
-from console import disk
-from console.counters import count
-from console.web import request_id
+from console.core import disk, request_log
+from console.core.counters import count
 
 _API = "/api/"
 # Seconds after which a caller may try again; a writer that holds SQLite is done in less.
@@ -108,7 +107,7 @@ def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
 def _answer(
     request: HttpRequest, status: int, code: str, detail: str, remedy: str = ""
 ) -> HttpResponse:
-    shown_id = getattr(request, "request_id", "") or request_id.current()
+    shown_id = getattr(request, "request_id", "") or request_log.current()
     if request.path.startswith(_API):
         body: dict[str, object] = {
             "code": code,

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from console import disk
+from console.core import disk
 from console.tasks import PUBLISH_OPTIONS
 
 log = logging.getLogger(__name__)

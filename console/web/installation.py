@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from console.web.cards import Card, Fact
+from console.web.shell.cards import Card, Fact
 
 _WORKERS = {"vllm": "vLLM", "simulated": "simulated: texts and times are made up"}
 _PROVISIONERS = {

@@ -12,8 +12,8 @@ from django.contrib.auth import middleware as auth_middleware
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 
+from console.core import request_log
 from console.telemetry import meters
-from console.web import request_id
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -48,11 +48,11 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        chosen = request_id.begin(request.headers.get(request_id.HEADER, ""))
+        chosen = request_log.begin(request.headers.get(request_log.HEADER, ""))
         # An attribute of our own: Django's type cannot know it.
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
-        response[request_id.HEADER] = chosen
+        response[request_log.HEADER] = chosen
         return response
 
 

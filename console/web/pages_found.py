@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.accounts.permissions import allows, allows_somewhere
-from console.web import navigation
-from console.web.finding import Hit
+from console.web.shell import navigation
+from console.web.shell.search import Hit
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:

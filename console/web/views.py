@@ -8,14 +8,16 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import allows
 from console.web import about as parts
-from console.web import cards, finding, htmx
+from console.web import responses
+from console.web.shell import cards
+from console.web.shell import search as shell_search
 
 
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
-    text = finding.cleaned(request.GET.get("q", ""))
-    context = {"q": text, "hits": finding.found(request.user, text)}
-    return htmx.render(request, "console/search.html", "console/htmx/hits.html", context)
+    text = shell_search.cleaned(request.GET.get("q", ""))
+    context = {"q": text, "hits": shell_search.found(request.user, text)}
+    return responses.render(request, "console/search.html", "console/htmx/hits.html", context)
 
 
 @require_safe

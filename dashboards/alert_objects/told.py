@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from console.accounts.permissions import allows
-from console.clusters.beside import Line
+from console.clusters.related_objects import Line
 from dashboards.alerts.cluster_objects import selectors
 
 

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.shapes import ErrorSerializer
-from console.refusals import Problem, Refused
+from console.api.serializers import ErrorSerializer
+from console.core.errors import Problem, Refused
 from dashboards import scopes
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import Drawn

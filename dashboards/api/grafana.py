@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from dashboards import exporting
 from dashboards.grafana import export
 from dashboards.grafana.views import console_url

@@ -21,8 +21,8 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import record
+from console.core.errors import Problem, Refused
 from console.provisioners.base import ProvisionError
-from console.refusals import Problem, Refused
 from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read

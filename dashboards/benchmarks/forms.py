@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from console.web.forms import Styled
 from dashboards.benchmarks.actions import CACHES, FRESH, Wish
 from dashboards.benchmarks.generator.job import (

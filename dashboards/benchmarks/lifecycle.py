@@ -21,7 +21,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from console.counters import count
+from console.core.counters import count
 from console.provisioners.base import ProvisionError
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import TRACE, from_json

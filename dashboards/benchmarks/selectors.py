@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from console.accounts.permissions import Somebody, visible
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.benchmarks.generator import files
 from dashboards.benchmarks.generator.samples import Sample
 from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData

@@ -17,8 +17,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.refusals import Refused
-from console.web import htmx
+from console.core.errors import Refused
+from console.web import responses
 from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.forms import BenchmarkForm
 from dashboards.benchmarks.generator.comparison import curve
@@ -67,7 +67,7 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
     one = _endpoint(name)
     form = _form(request, name)
     if request.method != "POST":
-        return htmx.render(
+        return responses.render(
             request, "benchmarks/new.html", "benchmarks/htmx/form.html", _asked(form, one, request)
         )
     try:
@@ -127,7 +127,7 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
 def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
     context = {"endpoint": row.endpoint, **documents.whole(row)}
-    return htmx.render(request, "benchmarks/run.html", "benchmarks/htmx/run.html", context)
+    return responses.render(request, "benchmarks/run.html", "benchmarks/htmx/run.html", context)
 
 
 @require_POST

@@ -13,7 +13,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils.text import slugify
 
-from console.refusals import Problem
+from console.core.errors import Problem
 from dashboards.boards.panels import BOARDS, FIRST, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.query import LONGEST_S, REFRESHES, Look

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import Needs
 from dashboards.costs.formulas.savings import Rate, Share
 

@@ -21,7 +21,7 @@ from console.accounts import selectors as accounts
 from console.accounts.local import row
 from console.accounts.permissions import Owned, allows, require
 from console.audit.record import diff, record
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.costs import budgets
 from dashboards.costs.models import Budget, TierPrice, Whose
 from dashboards.costs.selectors import last_tier_price

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.refusals import Problem
+from console.core.errors import Problem
 from console.web.forms import Styled
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.models import Whose

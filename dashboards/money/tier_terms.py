@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from cachetier.tier.spec import GIB
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.models import Place, TierPrice
 

@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.web import htmx, preferences
+from console.web import preferences, responses
 from dashboards import actions, scopes, selectors
 from dashboards.boards import page
 from dashboards.boards.panels import FLEET
@@ -130,7 +130,7 @@ def proof(request: HttpRequest, name: str) -> HttpResponse:
     """The proof's card by itself: htmx asks for it while a run is live."""
     actions.give_up_abandoned()
     context = _proof_context(request, _endpoint(request, name))
-    return htmx.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
+    return responses.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
 
 
 @require_POST
@@ -142,14 +142,14 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
         actions.start_proof(request.user, name)
     except RefusalError as error:
         refused = str(error)
-    if htmx.asked(request) and not refused:
+    if responses.asked(request) and not refused:
         return render(
             request, "dashboards/htmx/proof.html", _proof_context(request, _endpoint(request, name))
         )
     if refused:
         messages.error(request, refused)
     target = f"{reverse('dashboards:overview')}?{urlencode({'endpoint': name})}"
-    if htmx.asked(request):
+    if responses.asked(request):
         return HttpResponse(headers={"HX-Redirect": target})
     return redirect(target)
 

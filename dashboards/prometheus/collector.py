@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from django.db import DatabaseError, connections
 
-from console.counters import count
+from console.core.counters import count
 from console.processkit.metrics import Registry
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from console.core.fetch import fetch
 from console.exposition import Sample, parse
-from console.fetch import fetch
 from dashboards.proof.cache_proof import MAX_TOKENS
 from endpoints.prompt.client import Answer, Ask, ask
 

@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from console.provisioners.base import ProvisionError
-from console.web import request_id
 from endpoints import drift_actions, selectors
 from endpoints.api.answers import only, shown
 from endpoints.api.serializers import (
@@ -65,7 +65,7 @@ class Heal(GenericAPIView[Endpoint]):
     def post(self, request: Request, name: str) -> Response:
         """Answers at once; `drift` is empty once it is done."""
         workload = _text(only(request.data, "workload"), "workload") if request.data else ""
-        drift_actions.heal(request.user, name, workload, request_id=request_id.current())
+        drift_actions.heal(request.user, name, workload, request_id=request_log.current())
         return shown(name, status=202)
 
 
@@ -80,7 +80,7 @@ class Adopt(GenericAPIView[Endpoint]):
     def post(self, request: Request, name: str) -> Response:
         """In the spec where it has such a field (a new revision), else by giving the field up."""
         key = _text(only(request.data, "key"), "key")
-        drift_actions.adopt(request.user, name, key, request_id=request_id.current())
+        drift_actions.adopt(request.user, name, key, request_id=request_log.current())
         return shown(name, status=202)
 
 

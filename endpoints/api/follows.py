@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.idempotency import idempotent
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints.controller import actions, selectors
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
@@ -67,7 +67,7 @@ class Follows(GenericAPIView[Any]):
             data["cluster"],
             data["namespace"],
             foreign=data.get("foreign", False),
-            request_id=request_id.current(),
+            request_id=request_log.current(),
         )
         return _shown(str(made.pk), 201)
 
@@ -90,7 +90,7 @@ class OneFollow(APIView):
     )
     def delete(self, request: Request, follow_id: str) -> Response:
         """Needs the admin role. Endpoints of its objects stay, and are the console's own."""
-        actions.unfollow(request.user, follow_id, request_id=request_id.current())
+        actions.unfollow(request.user, follow_id, request_id=request_log.current())
         return _shown(follow_id, 202)
 
 

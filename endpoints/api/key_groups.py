@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints.api.key_serializers import (
     GroupSerializer,
     KeyChangeSerializer,
@@ -79,7 +79,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str) -> Response:
-        actions.delete_group(request.user, str(group_id), request_id.current())
+        actions.delete_group(request.user, str(group_id), request_log.current())
         return Response(status=204)
 
 
@@ -103,7 +103,7 @@ class Keys(GenericAPIView[InferenceKey]):
         """The key itself is in this answer and nowhere else."""
         label, terms = named(request.data)
         made = actions.create_in_group(
-            request.user, str(group_id), label, terms, request_id.current()
+            request.user, str(group_id), label, terms, request_log.current()
         )
         return with_secret(made, 201)
 
@@ -133,7 +133,7 @@ class OneKey(GenericAPIView[InferenceKey]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str, key_id: str) -> Response:
-        actions.revoke(request.user, str(key_id), request_id.current(), within=str(group_id))
+        actions.revoke(request.user, str(key_id), request_log.current(), within=str(group_id))
         return Response(status=204)
 
 
@@ -170,5 +170,5 @@ def _saved(request: Request, group_id: str | None) -> KeyGroup:
         data.get("name"),
         data.get("endpoints"),
         data.get("description", ""),
-        request_id.current(),
+        request_log.current(),
     )

@@ -15,8 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints import selectors
 from endpoints.api.key_serializers import (
     KeyChangeSerializer,
@@ -60,7 +60,7 @@ class Keys(GenericAPIView[InferenceKey]):
         """The key itself is in this answer and nowhere else."""
         label, terms = named(request.data)
         return with_secret(
-            actions.create(request.user, name, label, terms, request_id.current()), 201
+            actions.create(request.user, name, label, terms, request_log.current()), 201
         )
 
 
@@ -88,7 +88,7 @@ class OneKey(GenericAPIView[InferenceKey]):
     )
     def delete(self, request: Request, name: str, key_id: str) -> Response:
         """Routers refuse it within seconds."""
-        actions.revoke(request.user, str(key_id), request_id.current(), within=name)
+        actions.revoke(request.user, str(key_id), request_log.current(), within=name)
         return Response(status=204)
 
 
@@ -153,7 +153,7 @@ def with_secret(made: NewKey, status: int = 200) -> Response:
 
 def changed(request: Request, key_id: Any, within: str) -> Response:
     key = actions.change(
-        request.user, str(key_id), terms_of(request.data), request_id.current(), within=within
+        request.user, str(key_id), terms_of(request.data), request_log.current(), within=within
     )
     return Response(KeySerializer(key).data)
 
@@ -163,7 +163,7 @@ def rotated(request: Request, key_id: Any, within: str) -> Response:
     grace = data.pop("grace_s", 0)
     for other, value in data.items():
         raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
-    made = actions.rotate(request.user, str(key_id), grace, request_id.current(), within=within)
+    made = actions.rotate(request.user, str(key_id), grace, request_log.current(), within=within)
     return with_secret(made)
 
 

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from console.provisioners.base import ProvisionError
 from endpoints import selectors
 from endpoints.logs import sources, stream

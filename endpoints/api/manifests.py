@@ -16,10 +16,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.content import StrictJSONParser, whole_text
 from console.api.parameters import DRY_RUN, dry_run
-from console.api.parsers import StrictJSONParser, whole_text
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints import manifest_actions
 from endpoints.api.serializers import AppliedSerializer
 from endpoints.manifest_actions import Where
@@ -81,7 +81,7 @@ class Apply(APIView):
             planned = manifest_actions.plan(request.user, given, where)
         else:
             planned = manifest_actions.apply(
-                request.user, given, where, request_id=request_id.current()
+                request.user, given, where, request_id=request_log.current()
             )
         results = [manifest_actions.document(one) for one in planned]
         return Response({"dry_run": dry, "results": results})

@@ -10,7 +10,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.api.shapes import ChangeSerializer
+from console.api.serializers import ChangeSerializer
 from endpoints import selectors
 from endpoints.manifest_actions import Does
 from endpoints.models import Endpoint, EndpointEvent, Revision

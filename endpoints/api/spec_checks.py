@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from endpoints.api.serializers import SpecSerializer
 from endpoints.fit.estimate import Line, Verdict
 from endpoints.placement import capacity_check

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.parameters import DRY_RUN, IF_MATCH
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints import actions, teams
 from endpoints.api.answers import change, nothing, only
 from endpoints.api.dry_runs import CHANGED, carried_out
@@ -47,7 +47,7 @@ class Scale(GenericAPIView[Endpoint]):
                 name,
                 replicas,
                 expected_generation=generation,
-                request_id=request_id.current(),
+                request_id=request_log.current(),
             ),
         )
 
@@ -64,7 +64,7 @@ class Move(GenericAPIView[Endpoint]):
     def post(self, request: Request, name: str) -> Response:
         """Needs the operator role for both teams; null is nobody's and needs it everywhere. Nothing
         of the endpoint restarts."""
-        slug, id_ = only(request.data, "team"), request_id.current()
+        slug, id_ = only(request.data, "team"), request_log.current()
         return carried_out(
             request, name, lambda: teams.move(request.user, name, slug, request_id=id_)
         )
@@ -82,7 +82,7 @@ class Pause(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         nothing(request.data)
-        id_ = request_id.current()
+        id_ = request_log.current()
         return carried_out(request, name, lambda: actions.pause(request.user, name, request_id=id_))
 
 
@@ -98,7 +98,7 @@ class Resume(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         nothing(request.data)
-        id_ = request_id.current()
+        id_ = request_log.current()
         return carried_out(
             request, name, lambda: actions.resume(request.user, name, request_id=id_)
         )
@@ -126,7 +126,7 @@ class Rollback(GenericAPIView[Endpoint]):
                 name,
                 number,
                 expected_generation=generation,
-                request_id=request_id.current(),
+                request_id=request_log.current(),
                 note=note,
             ),
         )

@@ -15,12 +15,12 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api import watching
+from console.api import watch
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
 from console.api.preconditions import expected_generation
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from endpoints import abandonment, actions, selectors
 from endpoints.api import examples
 from endpoints.api.answers import change, shown, without_note
@@ -66,8 +66,8 @@ class Endpoints(GenericAPIView[Endpoint]):
     )
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         """By name. Watched, it is all that the filters leave, not a page."""
-        if watching.wanted(request):
-            return watching.many(request, self._by_name)
+        if watch.wanted(request):
+            return watch.many(request, self._by_name)
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([selectors.document(endpoint) for endpoint in page])
 
@@ -89,7 +89,7 @@ class Endpoints(GenericAPIView[Endpoint]):
         team's where you may make endpoints for that one alone."""
         data, note = without_note(request.data)
         data, team = _with_team(data)
-        id_ = request_id.current()
+        id_ = request_log.current()
         return carried_out(
             request,
             "",
@@ -108,10 +108,8 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: EndpointSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watching.wanted(request):
-            return watching.one(
-                request, lambda: selectors.document(selectors.one(name, request.user))
-            )
+        if watch.wanted(request):
+            return watch.one(request, lambda: selectors.document(selectors.one(name, request.user)))
         return shown(name)
 
     @extend_schema(
@@ -133,7 +131,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
                 name,
                 data,
                 expected_generation=generation,
-                request_id=request_id.current(),
+                request_id=request_log.current(),
                 note=note,
             ),
         )
@@ -156,7 +154,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
                 name,
                 data,
                 expected_generation=generation,
-                request_id=request_id.current(),
+                request_id=request_log.current(),
                 note=note,
             ),
         )
@@ -170,7 +168,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     def delete(self, request: Request, name: str) -> Response:
         """Answers at once; the endpoint is Deleting until nothing of it is left, then 404. One that
         is abandoned is gone with the answer (200), which says what may be left."""
-        generation, id_ = expected_generation(request), request_id.current()
+        generation, id_ = expected_generation(request), request_log.current()
         if flag(request, "abandon"):
             if dry_run(request):
                 remedy = "Leave one of the two out."

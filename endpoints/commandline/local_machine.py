@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from console.audit import chain, integrity
-from console.clusters import rekeying
-from console.commandline.asked import Wrong
+from console.commandline.context import Wrong
 from console.commandline.exits import FAILED, USAGE
 from console.system import preflight
+from console.vault import key_rotation
 from endpoints.commandline import demo
 
 
@@ -21,7 +21,7 @@ class ThisMachine:
         return "\n".join(str(verdict) for verdict in found), well
 
     def rekey(self) -> str:
-        found = rekeying.rekey()
+        found = key_rotation.rekey()
         told = f"Sealed anew: {', '.join(found.done)}." if found.done else ""
         if found.unreadable:
             lost = f"No key here opens what is kept for {', '.join(found.unreadable)}."

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from console.accounts.permissions import require
 from console.audit.record import record
+from console.claims import mark_due
 from console.clusters import selectors as clusters
-from console.reconcile import mark_due
 from endpoints.actions import Actor, user_of
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.tasks import follow_objects

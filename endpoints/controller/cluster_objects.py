@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from console.provisioners.base import TemporaryError
-from console.provisioners.kubernetes.client import Client, Json
-from console.provisioners.kubernetes.kinds import EVENT, Kind
+from console.provisioners.kubernetes.api.client import Client, Json
+from console.provisioners.kubernetes.api.kinds import EVENT, Kind
 from endpoints.manifests import crd, schemas
 from endpoints.manifests.objects import FINALIZER
 

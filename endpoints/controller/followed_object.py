@@ -15,7 +15,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.provisioners.kubernetes.client import Json
+from console.provisioners.kubernetes.api.client import Json
 from endpoints import actions, manifest_actions, teams
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.controller.cluster_objects import Objects

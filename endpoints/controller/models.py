@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from console.reconcile import Desired, Observed
+from console.claims import Desired, Observed
 
 
 class Follow(Desired):

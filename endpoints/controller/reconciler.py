@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from console.claims import claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, ProvisionError
-from console.provisioners.kubernetes.client import Client, Json
-from console.reconcile import claim
+from console.provisioners.kubernetes.api.client import Client, Json
 from endpoints.controller import cluster_objects
 from endpoints.controller.cluster_objects import Objects
 from endpoints.controller.followed_object import Each

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from console.reconcile import due
+from console.claims import due
 from console.tasks import BaseTask
 from endpoints.controller.models import FollowStatus
 

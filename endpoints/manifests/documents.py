@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from console import yaml_reader
-from console.yaml_reader import YamlError
+from console.core import yaml_reader
+from console.core.yaml_reader import YamlError
 from endpoints.manifests.structural_schema import refused
 from endpoints.spec.endpoint_spec import SpecErrors
 

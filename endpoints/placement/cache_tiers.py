@@ -7,7 +7,7 @@ from typing import Any
 from cachetier import selectors as cachetiers
 from cachetier import usage
 from cachetier.signals import tier_changed
-from console.reconcile import mark_due
+from console.claims import mark_due
 from endpoints import selectors
 from endpoints.models import EndpointStatus
 from endpoints.tasks import reconcile_endpoint

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances
 from console.clusters import selectors as clusters
 from endpoints.fit import model_catalogue, requirements

@@ -13,10 +13,10 @@ import psutil
 from django.conf import settings
 
 from cachetier.selectors import tier_clusters, tier_names
-from console import confined_files
-from console.accounts.grants import Grant
 from console.clusters import selectors as clusters
-from console.confined_files import FileRefused
+from console.core import confined_files
+from console.core.confined_files import FileRefused
+from console.core.grants import Grant
 from endpoints.models import Endpoint
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.rules import Context

@@ -20,8 +20,8 @@ from cachetier.client.connection import ReplyError
 from cachetier.client.errors import CacheError, DeniedError
 from cachetier.client.node_list import Nodes, look_up
 from cachetier.selectors import attachment
-from console import confined_files
-from console.confined_files import FileRefused
+from console.core import confined_files
+from console.core.confined_files import FileRefused
 from endpoints.choices import Reason
 from endpoints.lifecycle.phases import PartSeen
 from endpoints.spec.endpoint_spec import EndpointSpec, L2Spec

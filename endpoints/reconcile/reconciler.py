@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from console.claims import Claim, claim
 from console.provisioners.base import Provisioner, ProvisionError
-from console.reconcile import Claim, claim
 from endpoints import actions, selectors
 from endpoints.choices import EventKind, Phase, Severity
 from endpoints.lifecycle.components import Component, all_components

@@ -12,8 +12,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.audit.record import record
+from console.claims import Claim
 from console.provisioners.base import Provisioner, ProvisionError, Ref
-from console.reconcile import Claim
 from endpoints import selectors
 from endpoints.choices import Reason
 from endpoints.keys import storage

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import transaction
 
-from console.reconcile import Claim
+from console.claims import Claim
 from endpoints.choices import DriftVerb, EventKind, Phase, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import Facts, PartSeen, Verdict

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.provisioners.kubernetes import capabilities as known
+from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.spec.pod_fields import SOURCES

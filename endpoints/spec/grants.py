@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.accounts.grants import Grant
-from console.provisioners.kubernetes.capabilities import GPU_DOMAINS
+from console.core.grants import Grant
+from console.provisioners.kubernetes.api.capabilities import GPU_DOMAINS
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.spec.validators import flag_of, showable
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from console.accounts.grants import Grant
-from console.confined_files import FileRefused
+from console.core.confined_files import FileRefused
+from console.core.grants import Grant
 from endpoints.refusals import name_taken
 from endpoints.spec.cluster_fields import ANYWHERE, CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts

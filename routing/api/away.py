@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import status
 from rest_framework.exceptions import APIException
 
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 
 
 class RouterAway(APIException):

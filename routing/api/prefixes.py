@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from routing import actions, selectors
 from routing.api.away import AWAY, RouterAway

@@ -12,9 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api import watching
+from console.api import watch
 from console.api.parameters import LAST_EVENT_ID, WATCH
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from endpoints.prompt import client
 from endpoints.spec.fields import STRATEGIES
@@ -80,8 +80,8 @@ class Routing(APIView):
         responses={200: RoutingSerializer, **AWAY},
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watching.wanted(request):
-            return watching.one(request, lambda: _routing(name))
+        if watch.wanted(request):
+            return watch.one(request, lambda: _routing(name))
         return Response(_routing(name))
 
 

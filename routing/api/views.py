@@ -13,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api import watching
+from console.api import watch
 from console.api.parameters import LAST_EVENT_ID, WATCH
-from console.api.shapes import ErrorSerializer
-from console.web import sse
+from console.api.serializers import ErrorSerializer
+from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from routing import selectors
 from routing.analysis.choices import OUTCOMES, Filter
@@ -58,7 +58,7 @@ class Decisions(APIView):
         most = int(request.query_params.get("limit", 50))
         wanted = Filter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
-        if watching.wanted(request):
+        if watch.wanted(request):
             look = decision_stream.Watching(name, wanted, most, decision_stream.records).look
             return sse.stream(request, sse.changes(look))
         asked = selectors.decisions(endpoint, most)

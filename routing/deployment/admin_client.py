@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from console.fetch import TooLargeError, fetch
+from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import KvIndex, read_index
 
 DEADLINE_S = 2.0

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from console.fetch import TooLargeError, fetch
+from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import read_index
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilent

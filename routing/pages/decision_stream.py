@@ -11,7 +11,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from console.web.sse import Event
+from console.web.server.sse import Event
 from endpoints import selectors as endpoint_selectors
 from endpoints.refusals import NotFoundError
 from routing import selectors

@@ -10,8 +10,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.refusals import Refused
-from console.web import htmx, sse
+from console.core.errors import Refused
+from console.web import responses
+from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
@@ -66,7 +67,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "every_reason": choices.REASONS,
         "keys": sorted({one.key_id for one in looked_at if one.key_id}),
     }
-    return htmx.render(request, "routing/endpoint.html", "routing/htmx/workers.html", context)
+    return responses.render(request, "routing/endpoint.html", "routing/htmx/workers.html", context)
 
 
 @require_safe
@@ -95,7 +96,7 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
         "followed": sum(row.level == "good" for row in rows),
         "fallbacks": kv_rows.fallbacks(index.fallbacks) if index is not None else (),
     }
-    return htmx.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
+    return responses.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
 
 
 @require_safe
@@ -108,7 +109,7 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
     }
     if "run" in request.GET:
         context |= {"examination": selectors.examine(found), "made_at": timezone.now()}
-    return htmx.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)
+    return responses.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)
 
 
 @require_safe

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Answer, Ask

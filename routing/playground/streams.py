@@ -2,7 +2,7 @@
 
 `head` names worker and decision, each `piece` brings text, `done` brings the facts as JSON with
 the same as HTML. Promises that a page which goes away stops the worker, and that the key is in no
-event. How many there are at once, and how long, is the business of console.web.sse.
+event. How many there are at once, and how long, is the business of console.web.server.sse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from console.web.sse import Event, Source
+from console.web.server.sse import Event, Source
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Answer, Ask
 from endpoints.prompt.stream import stream

@@ -19,8 +19,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import allows, role_required
-from console.refusals import Problem, Refused
-from console.web import sse
+from console.core.errors import Problem, Refused
+from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompt import client

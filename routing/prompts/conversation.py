@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 MAX_TURNS = 200
 MAX_CHARACTERS = 400_000

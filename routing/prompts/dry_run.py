@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 LONGEST = 400_000
 _REMEDY = (

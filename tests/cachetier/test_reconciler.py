@@ -23,9 +23,9 @@ from cachetier.tier import node_stats
 from cachetier.tier.spec import Room
 from console.accounts.models import User
 from console.audit.models import AuditEvent
+from console.claims import claim, due
 from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
-from console.reconcile import claim, due
 
 pytestmark = pytest.mark.django_db
 MIB = 1024**2

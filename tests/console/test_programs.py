@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console import programs
-from console.environment import SettingError
+from console.core.environment import SettingError
 from console.logs import JsonFormatter
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,8 @@ import redis
 from celery import Celery
 from django.db import transaction
 
-from console import counters, tasks
+from console import tasks
+from console.core import counters
 from console.tasks import BaseTask
 from tests.support.cachenode import Valkey
 

@@ -15,11 +15,11 @@ from django.utils import timezone
 
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from console.clusters import gone
+from console.clusters import removal_proof
 from console.clusters.models import Cluster, ClusterStatus
+from console.core.errors import Refused
 from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.rendering import names
-from console.refusals import Refused
 from endpoints import abandonment, actions, owners
 from endpoints.actions import SYSTEM
 from endpoints.keys import storage
@@ -74,7 +74,7 @@ def seen(ago_s: float) -> None:
 
 
 def test_it_is_forgotten_and_said(world: World, lost: Endpoint, alice: User) -> None:
-    seen(gone.SILENT_FOR_S + 10)
+    seen(removal_proof.SILENT_FOR_S + 10)
     left = abandonment.abandon(alice, "demo")
     assert (left.cluster, left.namespace, left.selector) == ("east", "models", SELECTOR)
     assert f"-n models -l {SELECTOR}" in left.command
@@ -90,7 +90,7 @@ def test_it_is_forgotten_and_said(world: World, lost: Endpoint, alice: User) -> 
 
 
 def test_the_label_is_the_one_that_objects_have() -> None:
-    assert gone._OWNER == names.OWNER
+    assert removal_proof._OWNER == names.OWNER
     assert f"{names.OWNER}={names.owner_label('endpoint/demo')}" == SELECTOR
 
 
@@ -129,7 +129,7 @@ def test_whatever_answers_is_there(
 
 
 def test_one_that_answered_a_moment_ago_may_only_be_away(lost: Endpoint) -> None:
-    seen(gone.SILENT_FOR_S - 60)
+    seen(removal_proof.SILENT_FOR_S - 60)
     with pytest.raises(Refused, match="may only be away for a moment"):
         abandonment.abandon(SYSTEM, "demo")
     assert there()
@@ -253,7 +253,7 @@ def test_over_the_wire(
     over_fake = ClusterWorld(fake_cluster, monkeypatch)
     demo = over_fake.create(data)
     over_fake.until(demo, "Ready")
-    seen(gone.SILENT_FOR_S + 10)
+    seen(removal_proof.SILENT_FOR_S + 10)
     with pytest.raises(Refused, match="It answers"):
         abandonment.abandon(SYSTEM, "demo")
     plane: Any = over_fake.cluster.plane

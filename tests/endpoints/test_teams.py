@@ -225,9 +225,9 @@ def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) 
 
 
 def bearer(user: User, **limits: Any) -> dict[str, str]:
-    from console.accounts import tokens
+    from console.accounts import credentials
 
-    clear, prefix, digest = tokens.make()
+    clear, prefix, digest = credentials.make()
     facts = {"role": "admin", "name": prefix, **limits}
     ApiToken.objects.create(user=user, prefix=prefix, sha256=digest, **facts)
     return {"authorization": f"Bearer {clear}"}

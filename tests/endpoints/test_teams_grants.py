@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from console.accounts import team_actions
-from console.accounts.grants import OF_NAMESPACE, Grant
 from console.accounts.models import Membership
 from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
+from console.core.grants import OF_NAMESPACE, Grant
+from console.people import team_actions
 from endpoints import actions, manifest_actions, owners, teams
 from endpoints.manifest_actions import Where
 from endpoints.models import Endpoint, EndpointStatus

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.discovery import rights
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "emberline"
@@ -97,7 +97,7 @@ def refresh(path: Path, text: str) -> None:
 
 def rights_file() -> str:
     """What files/rights.yaml must hold: everything Emberline may ask of a cluster."""
-    head = "# Made of console/provisioners/kubernetes/rights.py by the packaging tests.\n"
+    head = "# Made of console/provisioners/kubernetes/discovery/rights.py by the packaging tests.\n"
     return head + yaml.safe_dump({"rights": _listed()}, sort_keys=False, default_flow_style=None)
 
 

@@ -14,8 +14,9 @@ import jsonschema
 import pytest
 import yaml
 
-from console.environment import load
-from console.provisioners.kubernetes import kinds, rights
+from console.core.environment import load
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.discovery import rights
 from dashboards.alerts import rules as alerts_rules
 from dashboards.prometheus.config import recording_rules
 from tests.packaging import chart
@@ -170,10 +171,10 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
     read = "".join(
         (chart.ROOT / path).read_text()
         for path in (
-            *("console/environment.py", "console/settings.py", "console/programs.py"),
+            *("console/core/environment.py", "console/settings.py", "console/programs.py"),
             "console/mail.py",
-            "console/provisioners/kubernetes/access.py",
-            *("console/signon/configuration.py", "console/signon/providers.py"),
+            "console/provisioners/kubernetes/api/access.py",
+            *("console/signon/configuration.py", "console/signon/core/configuration.py"),
         )
     )
     for name in settings["data"]:

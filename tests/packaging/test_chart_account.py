@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from tests.console.provisioners.kubernetes.rendering.matrix import SPECS, TARGET
 from tests.packaging.test_chart_cluster import Installed, install

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.discovery import rights
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 from tests.support.kube.client import Kube

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachetier.engine.errors import ConfigError
-from console.processkit.tls import Failed, ServerContext
+from console.processkit.listener import Failed, ServerContext
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from console.api.filters import Filter
 from console.audit import selectors
 from console.audit.models import AuditEvent
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEvent]):

@@ -16,11 +16,12 @@ from rest_framework.views import APIView
 
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expect_same
-from console.catalogue import actions, rules, selectors
+from console.catalogue import actions, selectors
+from console.catalogue.core import rules
+from console.catalogue.core.rules import FIELDS
 from console.catalogue.models import InstancePrice
-from console.catalogue.rules import FIELDS
 from console.catalogue.selectors import Entry
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 
 class InstanceTypeWriteSerializer(serializers.Serializer[Any]):

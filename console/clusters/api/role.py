@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from console.api.parameters import flag
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from console.clusters import selectors
-from console.provisioners.kubernetes import rights
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
+from console.provisioners.kubernetes.discovery import rights
 
 
 class RoleView(APIView):

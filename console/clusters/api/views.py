@@ -11,20 +11,20 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api import watching
+from console.api import watch
 from console.api.dry_runs import DryRunSerializer, either, would
 from console.api.filters import Filter
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
 from console.api.preconditions import expected_generation, with_generation
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from console.api.watched import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
 from console.clusters.api import examples, serializers
 from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
-from console.refusals import Problem, Refused, expect_object
+from console.core.errors import Problem, Refused, expect_object
 from console.rehearsal import rehearsal
 
 _LABELS = {
@@ -81,8 +81,8 @@ class One(GenericAPIView[Cluster]):
 
     @extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID])
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
-        if watching.wanted(request):
-            return watching.one(request, lambda: _shown(request, name).data)
+        if watch.wanted(request):
+            return watch.one(request, lambda: _shown(request, name).data)
         return _shown(request, name)
 
     @extend_schema(

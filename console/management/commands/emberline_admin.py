@@ -9,9 +9,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from console.accounts import actions, selectors
+from console.accounts import selectors
 from console.accounts.models import ApiToken, Role, User
-from console.signon import factors
+from console.people import actions
+from console.signon import totp
 
 
 class Command(BaseCommand):
@@ -37,7 +38,7 @@ class Command(BaseCommand):
             password, ended = actions.reset_password(None, user)
             self._print(username, password)
             self.stdout.write(str(ended))
-            if factors.turn_off(None, user):
+            if totp.turn_off(None, user):
                 self.stdout.write("The second factor is off. Set a new one up after the login.")
         elif options["renew_unused"] and (unused := _unused(username)):
             # Its password was made by an `up` that was killed before it could show it.

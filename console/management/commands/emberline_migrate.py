@@ -17,9 +17,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from console import environment
-from console.accounts import actions, selectors
+from console.accounts import selectors
 from console.accounts.models import Role
+from console.core import environment
+from console.people import actions
 
 # Any number will do that no other program takes in this database.
 _LOCK = 0x656D626572

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from console.provisioners.base import ClusterEvent
-from console.provisioners.kubernetes.fields import epoch
 from console.provisioners.kubernetes.rendering.anchor import Item
+from console.provisioners.kubernetes.workload.fields import epoch
 
 Json = dict[str, Any]
 _MOST = 50

@@ -18,16 +18,18 @@ from console.provisioners.base import (
     Ref,
     WorkloadSpec,
 )
-from console.provisioners.checks import check_ref, check_spec
-from console.provisioners.kubernetes import anchoring, kinds, logs, observe, removal
-from console.provisioners.kubernetes.access import ClusterAccess
-from console.provisioners.kubernetes.anchoring import Kept
-from console.provisioners.kubernetes.apply import apply, wanted
-from console.provisioners.kubernetes.client import Client
-from console.provisioners.kubernetes.discover import discover
-from console.provisioners.kubernetes.memory import MEMORY, Seen
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.access import ClusterAccess
+from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.discovery.survey import discover
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.workload import anchor_record, logs, removal
+from console.provisioners.kubernetes.workload import observation as observe
+from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.apply import apply, wanted
+from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
 from console.provisioners.secrets import read_secrets
+from console.provisioners.specs import check_ref, check_spec
 
 _DISCOVERED_FOR_S = 300.0
 
@@ -89,14 +91,14 @@ class KubernetesProvisioner:
         """The next apply takes every field that drifted back."""
         kept = self._kept(ref)
         if kept is not None:
-            self._client.apply(anchoring.changed(kept, force=True), force=True)
+            self._client.apply(anchor_record.changed(kept, force=True), force=True)
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
         """From the next apply on, these fields are not ours any more."""
         kept = self._kept(ref)
         if kept is None:
             raise PermanentError("NothingThere", f"There is no workload {ref.name!r}.")
-        changed = anchoring.changed(kept, left=kept.left | frozenset(paths))
+        changed = anchor_record.changed(kept, left=kept.left | frozenset(paths))
         self._client.apply(changed, force=True)
         MEMORY.forget(self._key(ref.name))
 
@@ -126,7 +128,7 @@ class KubernetesProvisioner:
         found = self._client.get(kinds.CONFIG_MAP, ref.name)
         if found is None or not removal.ours(found, ref.name):
             return None
-        return anchoring.read(found)
+        return anchor_record.read(found)
 
     def _capabilities(self) -> frozenset[str]:
         if self._known is not None:

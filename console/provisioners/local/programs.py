@@ -13,7 +13,7 @@ from pathlib import Path
 
 from console.processkit.launch import Run
 from console.provisioners.local import folders, state
-from console.provisioners.local.observing import served_by
+from console.provisioners.local.observation import served_by
 from console.provisioners.local.rpc import ProcessInfo, State, Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 

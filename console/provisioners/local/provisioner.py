@@ -38,8 +38,7 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.checks import check_ref, check_spec
-from console.provisioners.local import folders, observing, ports, state
+from console.provisioners.local import folders, observation, ports, state
 from console.provisioners.local.locks import ports_lock, workload_lock
 from console.provisioners.local.rpc import AT_REST, ProcessInfo, State, Supervisor
 from console.provisioners.local.state import Goal, Replica, Workload
@@ -51,6 +50,7 @@ from console.provisioners.local.supervisord import (
 )
 from console.provisioners.rollout import plan
 from console.provisioners.secrets import read_secrets
+from console.provisioners.specs import check_ref, check_spec
 
 Infos = dict[str, ProcessInfo]
 
@@ -106,7 +106,7 @@ class LocalProvisioner:
             workload = self._settle(ref.name, infos)
         if workload is None:
             return Observation(exists=False)
-        return Observation(True, observing.observe(self._var, workload, infos))
+        return Observation(True, observation.observe(self._var, workload, infos))
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)
@@ -259,7 +259,7 @@ class LocalProvisioner:
         """What the plan is made from: a wanted replica which does not run counts as missing."""
         current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
         found = []
-        for replica in observing.observe(self._var, workload, infos, probe=not current):
+        for replica in observation.observe(self._var, workload, infos, probe=not current):
             known, info = workload.replicas[replica.index], infos.get(replica.name)
             replacing = known.goal is Goal.REPLACE and (info is None or info.state in AT_REST)
             missing = replica.state is ReplicaState.EXITED or replacing

@@ -16,9 +16,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.models import User
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from console.audit.record import record
-from console.signon import factors, flow, living
+from console.signon import flow, living, totp
 from console.signon.models import Session
 
 _TAGS = ["access"]
@@ -107,7 +107,7 @@ class PersonFactor(GenericAPIView[Session]):
     def delete(self, request: Request, username: str) -> Response:
         """For who lost it: the password alone lets them in then. Their sessions end."""
         person = _person(username)
-        if not factors.turn_off(_actor(request), person):
+        if not totp.turn_off(_actor(request), person):
             raise Http404
         flow.end_sessions(person)
         return Response(status=204)

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console import disk
+from console.core import disk
 from console.system import rounds, selectors, storage
 
 

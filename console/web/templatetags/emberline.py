@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from console import disk
+from console.core import disk
 from console.web import tabs as web_tabs
 
 register = template.Library()

@@ -17,10 +17,10 @@ from django.utils import timezone
 from console.accounts.local import row as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
+from console.claims import mark_due
 from console.clusters import selectors as clusters
 from console.clusters.choices import IN_CLUSTER
-from console.reconcile import mark_due
-from console.refusals import Problem, Refused, expect_generation
+from console.core.errors import Problem, Refused, expect_generation
 from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.alerts.cluster_objects.objects.manifests import OWN_LABELS

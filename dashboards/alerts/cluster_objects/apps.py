@@ -10,12 +10,12 @@ class AlertObjectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import beside, usage
+        from console.clusters import related_objects, usage
         from dashboards.alert_objects import told
         from dashboards.alerts import sections
         from dashboards.alerts.cluster_objects import selectors
 
         usage.register(selectors.users)
         usage.register_parts(selectors.parts)
-        beside.register(told.line)
+        related_objects.register(told.line)
         sections.register(sections.Section("Clusters", "alert_objects:list", 25))

@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from console.web.forms import Styled
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 

@@ -16,12 +16,12 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from console.claims import Claim, claim, due
 from console.clusters import selectors as clusters
 from console.clusters.choices import Phase
-from console.counters import count
+from console.core.counters import count
 from console.provisioners.base import PermanentError, ProvisionError
-from console.provisioners.kubernetes.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
-from console.reconcile import Claim, claim, due
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import desired_objects, selectors
 from dashboards.alerts.cluster_objects.desired_objects import Wanted
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus

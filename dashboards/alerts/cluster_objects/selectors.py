@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from console.clusters import selectors as clusters
 from console.clusters.choices import Phase
-from console.clusters.gone import SILENT_FOR_S
-from console.provisioners.kubernetes.rights import RECEIVERS
-from console.refusals import Problem, Refused
+from console.clusters.removal_proof import SILENT_FOR_S
+from console.core.errors import Problem, Refused
+from console.provisioners.kubernetes.discovery.rights import RECEIVERS
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.prometheus.sources import selectors as metrics_sources
 

@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import require, role_required
-from console.refusals import Refused
-from console.web import htmx
+from console.core.errors import Refused
+from console.web import responses
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.forms import ClusterAlertsForm
 
@@ -22,7 +22,9 @@ from dashboards.alerts.cluster_objects.forms import ClusterAlertsForm
 @role_required("viewer")
 def index(request: HttpRequest) -> HttpResponse:
     context = {"rows": selectors.shown()}
-    return htmx.render(request, "alert_objects/list.html", "alert_objects/htmx/list.html", context)
+    return responses.render(
+        request, "alert_objects/list.html", "alert_objects/htmx/list.html", context
+    )
 
 
 @never_cache
@@ -46,7 +48,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     context = {"row": found, "form": form}
     page, part = "alert_objects/cluster.html", "alert_objects/htmx/now.html"
     if posted is None:
-        return htmx.render(request, page, part, context)
+        return responses.render(request, page, part, context)
     return render(request, page, context, status=status)
 
 

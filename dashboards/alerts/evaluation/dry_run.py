@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.evaluation.intervals import Looks, Verdict, verdict
 from dashboards.alerts.evaluation.measure import VALUE, Drawing, Measure
 from dashboards.alerts.rules.parameter import in_words

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.matchers import Matchers
 from dashboards.prometheus import connections

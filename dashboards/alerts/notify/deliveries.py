@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
-from console.counters import count
+from console.core.counters import count
 from console.vault import store
 from dashboards.alerts.notify.channels import BY_KIND, Target, Unsent
 from dashboards.alerts.notify.models import Delivery, Kind, Receiver, State

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from console.reconcile import claim
+from console.claims import claim
 from dashboards.alerts.evaluation.firing_alerts import firing
 from dashboards.alerts.notify import alertmanagers, selectors
 from dashboards.alerts.notify.models import Delivery, Dispatch, Group, Route, SeenAlert, State

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from console.web.forms import Styled
 from dashboards.alerts.notify.models import Kind, Silence
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from django.utils.dateparse import parse_datetime
 
-from console.refusals import Problem, Refused, expect_object
+from console.core.errors import Problem, Refused, expect_object
 
 _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
 _UNITS: Final = (86400, 3600, 60, 1)

@@ -15,7 +15,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from console.reconcile import Observed
+from console.claims import Observed
 from dashboards.alerts.notify.protocol import matchers as protocol_matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
 

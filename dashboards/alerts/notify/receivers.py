@@ -19,8 +19,8 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
-from console.outbound import why_not_url
-from console.refusals import Gathered, Problem, Refused, expect_generation
+from console.core.errors import Gathered, Problem, Refused, expect_generation
+from console.core.outbound import why_not_url
 from console.vault import store
 from dashboards.alerts.notify import deliveries, input_values
 from dashboards.alerts.notify.models import Delivery, Kind, Receiver, Route

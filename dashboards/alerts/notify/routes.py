@@ -11,7 +11,7 @@ from django.db import transaction
 
 from console.accounts.permissions import require
 from console.audit.record import diff, record
-from console.refusals import Gathered, Problem, Refused, expect_generation
+from console.core.errors import Gathered, Problem, Refused, expect_generation
 from dashboards.alerts.notify import input_values, selectors
 from dashboards.alerts.notify.models import Route
 from dashboards.alerts.notify.protocol import matchers as protocol_matchers

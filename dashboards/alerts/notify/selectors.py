@@ -17,7 +17,7 @@ from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
 from dashboards.alerts.notify.protocol import alertmanager_config, alertmanager_object
 from dashboards.alerts.notify.protocol.alertmanager_config import (

@@ -16,7 +16,7 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.permissions import allows, require, require_somewhere
 from console.audit.record import diff, record
-from console.refusals import Gathered, Problem, Refused
+from console.core.errors import Gathered, Problem, Refused
 from dashboards.alerts.notify import alertmanagers, input_values
 from dashboards.alerts.notify.models import Silence
 from dashboards.alerts.notify.protocol import matchers

@@ -17,7 +17,7 @@ from django.utils import timezone
 from console.accounts.local import row as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
-from console.refusals import Problem, Refused, expect_generation
+from console.core.errors import Problem, Refused, expect_generation
 from dashboards.alerts.evaluation.dry_run import AGGREGATE, NARROW
 from dashboards.alerts.rules import Setting
 from dashboards.alerts.settings import selectors, tasks, validation

@@ -10,7 +10,7 @@ class AlertingConfig(AppConfig):
 
     def ready(self) -> None:
         from console.system import rounds
-        from console.web import navigation
+        from console.web.shell import navigation
         from dashboards.alerts import sections
         from dashboards.alerts.settings import rule_file, url_names
 

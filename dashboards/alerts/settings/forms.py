@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from console.web.forms import Styled
 from dashboards.alerts.rules import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.parameter import Parameter, duration

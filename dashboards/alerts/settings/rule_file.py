@@ -20,7 +20,7 @@ import httpx
 from django.conf import settings
 from django.utils import timezone
 
-from console.fetch import fetch
+from console.core.fetch import fetch
 from console.launcher import metrics_store
 from console.launcher.layout import Layout, read_facts
 from console.launcher.tools import prometheus_server

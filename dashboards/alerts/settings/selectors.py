@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 from django.db.models import QuerySet
 
 from console.accounts.permissions import Somebody, teams_where, visible
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.rules import BY_NAME, Own, Rule, Setting, Settings
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from endpoints import selectors as endpoints

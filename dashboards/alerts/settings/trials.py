@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.accounts.permissions import require
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.evaluation import measure as evaluation_measure
 from dashboards.alerts.evaluation.dry_run import (
     AGGREGATE,

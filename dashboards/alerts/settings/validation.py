@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.alerts.rules import BY_NAME, SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.comparison import unselective
 from dashboards.alerts.rules.parameter import seconds_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.refusals import Problem, Refused, expect_object
+from console.core.errors import Problem, Refused, expect_object
 from dashboards.benchmarks.actions import CACHES, Wish
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
 from dashboards.benchmarks.models import State

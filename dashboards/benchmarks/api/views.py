@@ -15,8 +15,8 @@ from rest_framework.views import APIView
 
 from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.api.serializers import (
     BenchmarkSerializer,
@@ -75,7 +75,7 @@ class OfEndpoint(GenericAPIView[Benchmark]):
         """Loads the endpoint, and whoever uses it feels it: ask `plan/` first. One at a time for an
         endpoint. With `second`, that endpoint gets the same work afterwards."""
         made = actions.start(
-            request.user, name, wish_of(request.data), request_id=request_id.current()
+            request.user, name, wish_of(request.data), request_id=request_log.current()
         )
         return Response(documents.document(selectors.one(name, made[0].pk)), status=201)
 
@@ -111,7 +111,7 @@ class One(APIView):
         tags=_TAGS, summary="Delete a benchmark", request=None, responses={204: None, **_REFUSED}
     )
     def delete(self, request: Request, name: str, run: UUID) -> Response:
-        actions.delete(request.user, selectors.one(name, run), request_id=request_id.current())
+        actions.delete(request.user, selectors.one(name, run), request_id=request_log.current())
         return Response(status=204)
 
 
@@ -124,7 +124,7 @@ class Abort(APIView):
     )
     def post(self, request: Request, name: str, run: UUID) -> Response:
         """At once; one that has ended stays as it is."""
-        actions.abort(request.user, selectors.one(name, run), request_id=request_id.current())
+        actions.abort(request.user, selectors.one(name, run), request_id=request_log.current())
         return Response(documents.document(selectors.one(name, run)), status=202)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WARM, WORKLOADS, TraceRow, read
 from dashboards.benchmarks.generator.player import Player, Tell

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 CHAT, DOCUMENTS, TRACE = "chat", "documents", "trace"
 WORKLOADS = {

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 from dashboards.benchmarks.generator.job import MAX_REQUESTS, TraceRow
 
 BLOCK_TOKENS = 512

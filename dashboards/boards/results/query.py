@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from console.refusals import Problem
+from console.core.errors import Problem
 from dashboards.boards.panels import DEFAULT_RANGE, RANGES, Range
 
 CUSTOM = "custom"

@@ -21,8 +21,8 @@ from console.api.filters import Filter
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
 from console.api.preconditions import expect_same
-from console.api.shapes import ErrorSerializer
-from console.refusals import Problem, Refused, expect_object
+from console.api.serializers import ErrorSerializer
+from console.core.errors import Problem, Refused, expect_object
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.ledger import months

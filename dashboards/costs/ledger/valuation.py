@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from functools import partial
 
 from console.catalogue import selectors as catalogue
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from dashboards.cost.rates import share
 from dashboards.costs.formulas.price_terms import Needs
 from dashboards.costs.ledger.endpoint_states import needs_of

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts import selectors as accounts
 from console.accounts.permissions import role_required
-from console.web import htmx
+from console.web import responses
 from dashboards import actions
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
@@ -48,7 +48,7 @@ def costs(request: HttpRequest) -> HttpResponse:
         "this_machine": THIS_MACHINE,
         "measuring": any(row.latest is not None and row.latest.live for row in found.rows),
     }
-    return htmx.render(request, "dashboards/costs.html", "dashboards/htmx/costs.html", context)
+    return responses.render(request, "dashboards/costs.html", "dashboards/htmx/costs.html", context)
 
 
 @never_cache

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from cachetier import selectors as cachetier
 from console.accounts.permissions import role_required
 from console.catalogue import selectors as catalogue
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.forms import BudgetForm, TierPriceForm
 from dashboards.costs.formulas.price_terms import FOREIGN, of_stored

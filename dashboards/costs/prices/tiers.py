@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import FOREIGN
 from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, shares
 from dashboards.costs.models import Place, TierPrice

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
-from console.catalogue.builtin import Instance
+from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances
 from dashboards.boards.results.board import Message, fault_message
 from dashboards.cost.rates import rate

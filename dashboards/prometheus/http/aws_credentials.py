@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.fetch import fetch
+from console.core.fetch import fetch
 from dashboards.prometheus.http.sigv4 import Credentials
 
 _DEADLINE_S = 3.0

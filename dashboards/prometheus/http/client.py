@@ -35,7 +35,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
-from console.outbound import ForbiddenAddressError
+from console.core.outbound import ForbiddenAddressError
 from dashboards.prometheus.http.login import Auth, Login, LoginError
 from dashboards.prometheus.http.session import LivenessProbe, guarded, refusal, session
 

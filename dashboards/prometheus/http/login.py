@@ -48,7 +48,7 @@ class Login:
     key: str = field(default="", repr=False)
     region: str = ""
     service: str = "aps"
-    # For a URL of the console's own settings, which may lead to this machine (console/outbound.py).
+    # For a URL of the console's own settings, which may lead to this machine (console/core/outbound.py).
     own: bool = False
 
     def headers(self, method: str, url: str, body: bytes = b"") -> Mapping[str, str]:

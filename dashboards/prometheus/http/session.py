@@ -1,7 +1,7 @@
 """HTTP to a Prometheus or an Alertmanager, as its login says.
 
 Promises that a redirect is never followed (what we are let in with would go along), that no proxy
-of the environment is asked, and that nothing is sent to an address `console.outbound` forbids: it
+of the environment is asked, and that nothing is sent to an address `console.core.outbound` forbids: it
 is looked at after connecting, so a name cannot lead elsewhere a moment later. Must not know Django.
 """
 
@@ -23,7 +23,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from console.outbound import ForbiddenAddressError, pool_classes
+from console.core.outbound import ForbiddenAddressError, pool_classes
 from dashboards.prometheus.http.login import Login, LoginError
 
 _CONNECT_S = 2.0

@@ -17,9 +17,9 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
-from console.clusters import sealing
-from console.clusters.rekeying import Sealed
-from console.refusals import Problem, Refused, expect_generation
+from console.core.errors import Problem, Refused, expect_generation
+from console.vault import encryption
+from console.vault.key_rotation import Sealed
 from dashboards.prometheus.sources import diagnosis, selectors, validation
 from dashboards.prometheus.sources.models import MetricsSource
 
@@ -121,7 +121,7 @@ def _taken(cluster: str | None) -> Refused:
 def _set(source: MetricsSource, facts: Mapping[str, Any]) -> None:
     for key, value in facts.items():
         if key in validation.SECRETS:
-            source.sealed = {**source.sealed, key: sealing.seal(value, source.purpose(key))}
+            source.sealed = {**source.sealed, key: encryption.seal(value, source.purpose(key))}
         else:
             setattr(source, key, value)
 

@@ -10,10 +10,10 @@ class MetricsSourcesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import rekeying
         from console.system import preflight
+        from console.vault import key_rotation
         from dashboards.metrics_sources import doctoring
         from dashboards.prometheus.sources import actions
 
         preflight.register(doctoring.ask)
-        rekeying.register(actions.SEALED)
+        key_rotation.register(actions.SEALED)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from django.conf import settings
 
-from console import confined_files
-from console.clusters import sealing
-from console.confined_files import FileRefused
-from console.environment import PrometheusLogin
+from console.core import confined_files
+from console.core.confined_files import FileRefused
+from console.core.environment import PrometheusLogin
+from console.vault import encryption
 from dashboards.prometheus.http.login import Auth, Login, LoginError
 from dashboards.prometheus.sources.models import MetricsSource
 
@@ -66,8 +66,8 @@ def _secret(source: MetricsSource, field: str, file: str) -> str:
     if not sealed:
         return ""
     try:
-        return sealing.unseal(sealed, source.purpose(field))
-    except sealing.Unreadable:
+        return encryption.unseal(sealed, source.purpose(field))
+    except encryption.Unreadable:
         text = f"The {field} of {source.name} cannot be read with the present encryption key: "
         raise LoginError(f"{text}give it anew, or give the console its earlier key.") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 
 from console.clusters.selectors import names as cluster_names
-from console.refusals import Problem
+from console.core.errors import Problem
 from console.web.forms import Styled
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth
 from dashboards.prometheus.sources.models import MetricsSource

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.clusters.selectors import names as cluster_names
-from console.outbound import why_not_url
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
+from console.core.outbound import why_not_url
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth, Login, LoginError
 from dashboards.prometheus.sources.credentials import FILE_NAME
 from dashboards.prometheus.sources.models import AUTHS, MetricsSource

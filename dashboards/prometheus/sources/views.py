@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.refusals import Refused
-from console.web.typed import confirmed
+from console.core.errors import Refused
+from console.web.confirm_by_name import confirmed
 from dashboards.metrics_sources import snippets
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.forms import SourceForm

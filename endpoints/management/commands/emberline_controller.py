@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 from django.utils import timezone
 
-from console.reconcile import due
+from console.claims import due
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.reconciler import follow
 

@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
+from console.core.errors import Refused
 from console.provisioners.base import ProvisionError
-from console.refusals import Refused
 from endpoints import abandonment, drift_actions
 from endpoints.logs import sources
 from endpoints.logs import stream as logs_stream

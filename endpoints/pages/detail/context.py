@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
-from console.web import htmx
+from console.web import responses
 from endpoints import abandonment, selectors
 from endpoints.choices import STEP_LABELS, Step
 from endpoints.keys import storage
@@ -92,7 +92,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
             )
         )
     context = detail_context(endpoint, answer=answer, prompt_form=form)
-    if htmx.asked(request):
+    if responses.asked(request):
         return render(request, "endpoints/htmx/answer.html", context)
     return render(request, "endpoints/detail.html", context)
 

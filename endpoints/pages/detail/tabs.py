@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from console.web import htmx
+from console.web import responses
 from endpoints import selectors
 from endpoints.choices import Severity
 from endpoints.models import Endpoint
@@ -57,7 +57,9 @@ def workers(request: HttpRequest, name: str) -> HttpResponse:
         "workers": list(selectors.workers(endpoint)),
         "poll_s": poll_s(endpoint),
     }
-    return htmx.render(request, "endpoints/workers.html", "endpoints/htmx/workers.html", context)
+    return responses.render(
+        request, "endpoints/workers.html", "endpoints/htmx/workers.html", context
+    )
 
 
 @require_safe
@@ -71,7 +73,7 @@ def cache(request: HttpRequest, name: str) -> HttpResponse:
         "tier": cache_tiers.shown(l2.tier) if endpoint.parsed.needs_cache_tier else None,
         "poll_s": poll_s(endpoint),
     }
-    return htmx.render(request, "endpoints/cache.html", "endpoints/htmx/cache.html", context)
+    return responses.render(request, "endpoints/cache.html", "endpoints/htmx/cache.html", context)
 
 
 @require_safe
@@ -96,7 +98,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
         "narrowed": any(chosen.values()),
         "poll_s": SETTLED_POLL_S,
     }
-    return htmx.render(request, "endpoints/events.html", "endpoints/htmx/events.html", context)
+    return responses.render(request, "endpoints/events.html", "endpoints/htmx/events.html", context)
 
 
 @require_safe

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from django import forms
 
-from console import yaml_reader
+from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from console.provisioners.kubernetes import capabilities as known
+from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
 

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from console.accounts.permissions import role_required
 from console.clusters import selectors as clusters
+from console.core.yaml_reader import MAX_CHARACTERS
 from console.web.forms import Styled
-from console.yaml_reader import MAX_CHARACTERS
 from endpoints import manifest_actions
 from endpoints.manifest_actions import Planned, Where
 from endpoints.manifests import documents

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console import yaml_reader
+from console.core import yaml_reader
 from endpoints.manifests import documents, objects
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
 from endpoints.spec.fields import FIELDS, SECTIONS

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from console.accounts.permissions import allows, role_required
-from console.refusals import STALE
+from console.core.errors import STALE
 from endpoints import actions, meanwhile, teams
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of

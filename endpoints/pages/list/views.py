@@ -18,7 +18,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.web import htmx, preferences, request_id
+from console.core import request_log
+from console.web import preferences, responses
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
 from endpoints.pages.detail.context import WHOLE
@@ -35,7 +36,7 @@ def index(request: HttpRequest) -> HttpResponse:
     found = list_query.rows(request.user, wanted)
     page = Paginator(found, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
     shown = list_columns.chosen(preferences.get(request.user, list_columns.KEY))
-    part = htmx.asked(request)
+    part = responses.asked(request)
     rows = list(page.object_list)
     moving = any(endpoint.shown_phase not in SETTLED for endpoint in rows)
     context = {
@@ -51,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
     }
     if not part:
         context |= _page(request, shown)
-    return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
+    return responses.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
 
 
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
     results = bulk_actions.run(
-        request.user, verb.key, items, replicas=replicas, request_id=request_id.current()
+        request.user, verb.key, items, replicas=replicas, request_id=request_log.current()
     )
     context = {"verb": verb, "results": results, "done": sum(one.ok for one in results)}
     return render(request, "endpoints/bulk_done.html", context)

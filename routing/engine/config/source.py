@@ -20,7 +20,7 @@ from routing.engine.config import Config, ConfigError, parse
 def _decode(path: Path, content: bytes) -> Any:
     if path.suffix in (".yaml", ".yml"):
         try:
-            from console import yaml_reader  # only here: a JSON file needs no YAML reader
+            from console.core import yaml_reader  # only here: a JSON file needs no YAML reader
         except ImportError:
             raise ConfigError(
                 "(file)", path.name, "YAML needs the package pyyaml", "Install it or write JSON."

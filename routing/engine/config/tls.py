@@ -11,7 +11,7 @@ import hashlib
 import ssl
 from pathlib import Path
 
-from console.processkit.tls import Failed, ServerContext
+from console.processkit.listener import Failed, ServerContext
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file
 from routing.engine.config.schema import TlsConfig, WorkerTlsConfig
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+from console.processkit.listener import HANDSHAKE_REASONS
 from console.processkit.metrics import Histogram, Number
-from console.processkit.tls import HANDSHAKE_REASONS
 from routing.engine.errors import REASONS
 from routing.engine.observe.metric_types import Registry
 

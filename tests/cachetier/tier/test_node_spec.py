@@ -22,11 +22,11 @@ from console.provisioners.base import (
     ReplicaState,
     asdict_plain,
 )
-from console.provisioners.checks import check_spec
-from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.specs import check_spec
 from tests.support.http_stub import http_stub
 
 FACTS = NodeFacts("default", TierSpec(), Path("/var/secrets/l2_password"))

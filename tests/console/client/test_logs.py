@@ -10,7 +10,7 @@ import pytest
 
 from console.client import Client, Unreachable
 from tests.console.client.test_http import URL, ok
-from tests.console.client.test_watching import Broken
+from tests.console.client.test_watch import Broken
 
 
 class Over(Exception):

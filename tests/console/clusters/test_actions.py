@@ -13,12 +13,13 @@ from django.db import connection
 from pytest_django import Settings
 
 from console.audit.models import AuditEvent
-from console.clusters import actions, refresh, rekeying, selectors, tasks, usage
+from console.claims import claim
+from console.clusters import actions, refresh, selectors, tasks, usage
 from console.clusters.models import Cluster, ClusterStatus
+from console.core.errors import Refused
 from console.provisioners.base import PermanentError, Ref
-from console.reconcile import claim
-from console.refusals import Refused
 from console.tasks import BaseTask
+from console.vault import key_rotation
 from tests.console.clusters.conftest import EVERYTHING, kubeconfig
 from tests.support.http_stub import Stub
 from tests.support.kube.cluster import Cluster as FakeKube
@@ -140,8 +141,8 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     cluster = add(people)
     old = live.EMBERLINE.encryption_keys
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32, *old))
-    assert rekeying.rekey().done == ["audit/log", "cluster/work"]
-    assert rekeying.rekey().done == []
+    assert key_rotation.rekey().done == ["audit/log", "cluster/work"]
+    assert key_rotation.rekey().done == []
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32,))
     cluster.refresh_from_db()
     assert "s3cret" in cluster.access().kubeconfig
@@ -149,7 +150,7 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     with pytest.raises(PermanentError) as refused:
         selectors.provisioner("work")
     assert refused.value.reason == "EncryptionKeyMissing"
-    assert rekeying.rekey().unreadable == ["audit/log", "cluster/work"]
+    assert key_rotation.rekey().unreadable == ["audit/log", "cluster/work"]
 
 
 def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:

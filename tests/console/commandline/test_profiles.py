@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.commandline.asked import Wrong
+from console.commandline.context import Wrong
 from console.commandline.profiles import Profile, place, read, target, write
 
 HTTPS = "https://console.example"

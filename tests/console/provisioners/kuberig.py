@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from console.provisioners.base import FileSpec, Probe, Ref, WorkloadSpec
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from console.provisioners.pods import Pod
 from tests.support.kube.cluster import Cluster

@@ -14,7 +14,7 @@ from dashboards.benchmarks import lifecycle
 from dashboards.benchmarks.models import Benchmark
 from tests.dashboards.benchmarks.conftest import Fleet, passes
 from tests.dashboards.benchmarks.test_views import made
-from tests.pages.test_every_page import violations
+from tests.journeys.operate.test_every_page import violations
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.waiting import until

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from console import counters
 from console.catalogue import actions as catalogue
+from console.core import counters
 from console.exposition import parse
 from console.processkit.metrics import Registry
 from dashboards.boards.panels import Line

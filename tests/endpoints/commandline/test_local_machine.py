@@ -15,8 +15,8 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from console.audit.models import AuditEvent
-from console.commandline import read
-from console.commandline.asked import Wrong
+from console.commandline import input as commandline_input
+from console.commandline.context import Wrong
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey
 from endpoints.placement import installation
@@ -163,7 +163,7 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
     assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
     rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
     with pytest.raises(Wrong, match="Give one id: 1, 2"):
-        read.one_of(rows, "other", "key of demo", "emberline endpoint key list demo")
+        commandline_input.one_of(rows, "other", "key of demo", "emberline endpoint key list demo")
 
 
 def test_wait(capsys: pytest.CaptureFixture[str]) -> None:

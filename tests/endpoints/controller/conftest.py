@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.clusters import selectors as clusters
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions, reconciler
 from endpoints.controller.models import Follow, FollowStatus

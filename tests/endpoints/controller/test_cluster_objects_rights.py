@@ -9,8 +9,8 @@ import yaml
 
 from console.clusters import selectors as clusters
 from console.clusters import usage
-from console.provisioners.kubernetes import rights
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.discovery import rights
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
 from endpoints.controller import cluster_objects, reconciler

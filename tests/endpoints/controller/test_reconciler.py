@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
-from console.provisioners.kubernetes.client import Client
+from console.provisioners.kubernetes.api.client import Client
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
@@ -278,7 +278,7 @@ def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None
 
 
 def test_two_passes_never_act_at_once(ready: Followed) -> None:
-    from console.reconcile import claim
+    from console.claims import claim
     from endpoints.controller.models import FollowStatus
 
     held = claim(FollowStatus, str(ready.row.pk))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from console.provisioners.kubernetes.access import ClusterAccess
-from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.access import ClusterAccess
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from endpoints import manifest_actions
 from endpoints.models import Endpoint

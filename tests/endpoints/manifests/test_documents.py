@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.yaml_reader import MAX_CHARACTERS
+from console.core.yaml_reader import MAX_CHARACTERS
 from endpoints.manifests import documents
 from endpoints.spec.endpoint_spec import SpecErrors
 

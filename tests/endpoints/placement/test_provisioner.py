@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from cachetier import actions as tiers
 from console.clusters import actions, usage
-from console.refusals import Refused
+from console.core.errors import Refused
 from endpoints.models import Endpoint
 
 pytestmark = pytest.mark.django_db

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from console.claims import claim, due
 from console.provisioners.base import Ref
-from console.reconcile import claim, due
 from endpoints import actions, tasks
 from endpoints.actions import SYSTEM
 from endpoints.keys import storage

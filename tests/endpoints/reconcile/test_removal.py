@@ -10,8 +10,9 @@ import pytest
 from django.utils import timezone
 
 from console.provisioners.base import TemporaryError
-from console.provisioners.kubernetes import kinds, observe
-from console.provisioners.kubernetes.client import Client
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.workload import observation
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointStatus
@@ -108,10 +109,10 @@ def test_waiting_for_a_cluster_asks_little(
     demo = world.create(data)
     world.until(demo, "Ready")
     actions.delete(SYSTEM, "demo")
-    monkeypatch.setattr(observe, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
+    monkeypatch.setattr(observation, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
     # What has a status around it: no cluster of these tests has load balancers or routes.
-    monkeypatch.setattr(observe.parts, "TALKATIVE", (kinds.SECRET,))
-    monkeypatch.setattr(observe.parts, "around", lambda _around: ())
+    monkeypatch.setattr(observation.parts, "TALKATIVE", (kinds.SECRET,))
+    monkeypatch.setattr(observation.parts, "around", lambda _around: ())
     send = Client._send
     passes: list[Counter[str]] = []
 

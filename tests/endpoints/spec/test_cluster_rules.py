@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.provisioners.kubernetes import capabilities as able
+from console.provisioners.kubernetes.api import capabilities as able
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors, merge, parse
 from endpoints.spec.rules import Context, check

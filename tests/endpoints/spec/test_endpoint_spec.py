@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.accounts.grants import EVERY
-from console.confined_files import FileRefused
+from console.core.confined_files import FileRefused
+from console.core.grants import EVERY
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import (
     GIB,

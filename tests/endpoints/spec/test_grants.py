@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.accounts.grants import Grant
+from console.core.grants import Grant
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.spec.fields import FIELDS
 from endpoints.spec.grants import JUDGED, OF_MACHINE, needs

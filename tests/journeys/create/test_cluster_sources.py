@@ -13,8 +13,8 @@ import pytest
 from cachetier import reconciler as tier_reconciler
 from cachetier.models import CacheTier
 from console.clusters import actions as clusters
-from console.provisioners.kubernetes.access import KUBECONFIG
-from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.access import KUBECONFIG
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from endpoints import actions, selectors
 from endpoints.actions import SYSTEM

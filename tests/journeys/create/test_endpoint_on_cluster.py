@@ -18,7 +18,7 @@ from cachetier import reconciler as tier_reconciler
 from cachetier.models import CacheTier
 from console.accounts.models import User
 from console.clusters import actions as clusters
-from console.provisioners.kubernetes.access import KUBECONFIG
+from console.provisioners.kubernetes.api.access import KUBECONFIG
 from endpoints import selectors
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.reconcile.reconciler import Reconciler

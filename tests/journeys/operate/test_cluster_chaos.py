@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.provisioners.kubernetes.client import Client
-from console.reconcile import due
+from console.claims import due
+from console.provisioners.kubernetes.api.client import Client
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointStatus, Replica

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.provisioners.kubernetes import observe
+from console.provisioners.kubernetes.workload import observation
 from endpoints import actions, drift_actions, selectors
 from endpoints.actions import SYSTEM
 from endpoints.logs import sources
@@ -41,7 +41,7 @@ def served(world: ClusterWorld, demo: Endpoint) -> Endpoint:
 @pytest.fixture
 def looking_closely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every object at every look, instead of now and then."""
-    monkeypatch.setattr(observe, "CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr(observation, "CHECK_EVERY_S", 0.0)
 
 
 def change() -> Endpoint:

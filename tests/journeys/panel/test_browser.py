@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.boards.panels import BOARDS, FIRST
 from tests.dashboards.conftest import Scraping
-from tests.pages.test_every_page import violations
+from tests.journeys.operate.test_every_page import violations
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint

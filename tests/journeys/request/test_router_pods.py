@@ -20,7 +20,7 @@ import pytest
 from cachetier.tier import node_spec
 from cachetier.tier.spec import MIB, TierSpec
 from console.provisioners.base import Ref, ReplicaObservation
-from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from endpoints.lifecycle.components import EndpointFacts, KeyFacts
 from endpoints.spec.endpoint_spec import merge, parse

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from console.provisioners.base import PermanentError
-from console.provisioners.checks import check_spec
 from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.specs import check_spec
 from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
 from routing.deployment import compiler

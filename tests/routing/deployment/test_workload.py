@@ -18,7 +18,7 @@ from console.provisioners.base import (
     WorkloadSpec,
     asdict_plain,
 )
-from console.provisioners.kubernetes import capabilities as able
+from console.provisioners.kubernetes.api import capabilities as able
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from endpoints.lifecycle.components import EndpointFacts

@@ -12,7 +12,7 @@ import pytest
 from django.http import StreamingHttpResponse
 from django.test import Client
 
-from console.web import sse
+from console.web.server import sse
 from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Ask

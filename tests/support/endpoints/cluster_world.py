@@ -17,7 +17,7 @@ from django.conf import settings
 from console.clusters import actions as clusters
 from console.clusters.refresh import refresh
 from console.provisioners.base import ReplicaObservation
-from console.provisioners.kubernetes.client import Client
+from console.provisioners.kubernetes.api.client import Client
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts

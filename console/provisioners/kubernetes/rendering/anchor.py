@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.kubernetes import kinds
+from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.names import around_of, made
 from console.provisioners.kubernetes.rendering.target import Target
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.provisioners.base import PartCondition, WorkloadSpec
-from console.provisioners.kubernetes.capabilities import (
+from console.provisioners.kubernetes.api.capabilities import (
     CAPABILITIES,
     GPU_DOMAINS,
     NETWORK_POLICY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.capabilities import (
+from console.provisioners.kubernetes.api.capabilities import (
     CERT_MANAGER,
     GATEWAY_API,
     INGRESS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.kubernetes.capabilities import GPU_DOMAINS
+from console.provisioners.kubernetes.api.capabilities import GPU_DOMAINS
 from console.provisioners.kubernetes.rendering.names import around_of, pod_of, selector
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

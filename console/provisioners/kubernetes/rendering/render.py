@@ -17,19 +17,19 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.checks import check_spec
 from console.provisioners.kubernetes.rendering.anchor import anchor
+from console.provisioners.kubernetes.rendering.autoscaler import autoscalers, disruption_budgets
 from console.provisioners.kubernetes.rendering.exposure import exposure_objects
 from console.provisioners.kubernetes.rendering.files import file_objects
-from console.provisioners.kubernetes.rendering.monitoring import monitors
+from console.provisioners.kubernetes.rendering.monitors import monitors
 from console.provisioners.kubernetes.rendering.names import check_names
 from console.provisioners.kubernetes.rendering.network import network_policies
 from console.provisioners.kubernetes.rendering.rights import rights
-from console.provisioners.kubernetes.rendering.scaling import autoscalers, disruption_budgets
 from console.provisioners.kubernetes.rendering.services import services
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from console.provisioners.kubernetes.rendering.volumes import share_objects
 from console.provisioners.kubernetes.rendering.workload import workload
+from console.provisioners.specs import check_spec
 
 
 def render(spec: WorkloadSpec, target: Target, secrets: Secrets) -> tuple[dict[str, Any], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.kubernetes.rendering.monitoring import scrape_annotations
+from console.provisioners.kubernetes.rendering.monitors import scrape_annotations
 from console.provisioners.kubernetes.rendering.names import made, pods_name, selector
 from console.provisioners.kubernetes.rendering.ports import numbers
 from console.provisioners.kubernetes.rendering.target import Target

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.provisioners.base import PermanentError
-from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 
 
 @dataclass(frozen=True, slots=True)

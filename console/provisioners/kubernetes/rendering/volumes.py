@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.capabilities import CSI_DRIVERS
+from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
 from console.provisioners.kubernetes.rendering.containers import reads_only
 from console.provisioners.kubernetes.rendering.names import base_labels, made, pod_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
+from console.provisioners.kubernetes.rendering.autoscaler import autoscaled
 from console.provisioners.kubernetes.rendering.containers import init_containers, main_container
 from console.provisioners.kubernetes.rendering.names import (
     SPEC_HASH,
@@ -21,7 +22,6 @@ from console.provisioners.kubernetes.rendering.names import (
 )
 from console.provisioners.kubernetes.rendering.placement import placement
 from console.provisioners.kubernetes.rendering.rights import account_name
-from console.provisioners.kubernetes.rendering.scaling import autoscaled
 from console.provisioners.kubernetes.rendering.target import Target
 from console.provisioners.kubernetes.rendering.values import merged
 from console.provisioners.kubernetes.rendering.volumes import (

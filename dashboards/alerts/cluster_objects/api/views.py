@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from console.accounts.permissions import require
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from dashboards.alerts.cluster_objects import actions, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from console.provisioners.base import PermanentError, TemporaryError
-from console.provisioners.kubernetes import kinds
-from console.provisioners.kubernetes.capabilities import PROMETHEUS_OPERATOR
-from console.provisioners.kubernetes.client import Access, Client, Json
-from console.provisioners.kubernetes.drift import drift
-from console.provisioners.kubernetes.kinds import Kind
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
+from console.provisioners.kubernetes.api.client import Access, Client, Json
+from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.workload.drift import drift
 from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, ours
 from dashboards.alerts.notify.protocol import alertmanager_object
 from dashboards.alerts.rules import GROUPS, OWN_GROUP

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.filters import Filter
-from console.api.shapes import ErrorSerializer
+from console.api.serializers import ErrorSerializer
 from dashboards.alerts.notify import selectors
 from dashboards.alerts.notify.models import Delivery, Kind, State
 

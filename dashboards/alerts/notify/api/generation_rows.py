@@ -22,8 +22,8 @@ from console.accounts.permissions import require
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 
 View = TypeVar("View", bound=type[APIView])
 _ADMIN = "Needs the admin role."
@@ -99,7 +99,7 @@ class Rows(GenericAPIView[Any]):
 
     @idempotent
     def post(self, request: Request) -> Response:
-        made = self.kind.verbs.create(request.user, request.data, request_id=request_id.current())
+        made = self.kind.verbs.create(request.user, request.data, request_id=request_log.current())
         return _answer(self.kind, made, 201)
 
 
@@ -123,7 +123,7 @@ class Row(APIView):
 
 
 def _expected(request: Request) -> dict[str, Any]:
-    return {"expected": expected_generation(request), "request_id": request_id.current()}
+    return {"expected": expected_generation(request), "request_id": request_log.current()}
 
 
 def _answer(kind: Kind, row: Any, status: int = 200) -> Response:

@@ -12,8 +12,8 @@ from rest_framework.views import APIView
 
 from console.accounts.permissions import require
 from console.api.filters import Filter
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from dashboards.alerts.notify import receivers, selectors
 from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.api.deliveries import DeliverySerializer
@@ -96,7 +96,7 @@ class Test(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         """Needs the admin role. Tried once, at once: `state` and `error` say what came of it."""
-        sent = receivers.try_out(request.user, name, request_id=request_id.current())
+        sent = receivers.try_out(request.user, name, request_id=request_log.current())
         return Response(delivered(sent))
 
 

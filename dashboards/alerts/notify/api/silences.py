@@ -16,8 +16,8 @@ from rest_framework.views import APIView
 
 from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.shapes import ErrorSerializer
-from console.web import request_id
+from console.api.serializers import ErrorSerializer
+from console.core import request_log
 from dashboards.alerts.notify import selectors, silences
 from dashboards.alerts.notify.models import Silence
 
@@ -88,7 +88,7 @@ class Silences(GenericAPIView[Silence]):
     def post(self, request: Request) -> Response:
         """Needs the operator role for the endpoint it is bound to by `endpoint="NAME"`; unbound,
         for the whole platform."""
-        made = silences.create(request.user, request.data, request_id=request_id.current())
+        made = silences.create(request.user, request.data, request_id=request_log.current())
         return Response(document(made), status=201)
 
 
@@ -116,14 +116,14 @@ class One(APIView):
         """What is left out stays. 409 where it has ended; 502 where an Alertmanager that has it
         does not take it: then it is as it was."""
         row = selectors.silence(_user(request), silence)
-        silences.change(request.user, row, request.data, request_id=request_id.current())
+        silences.change(request.user, row, request.data, request_id=request_log.current())
         return Response(document(selectors.silence(_user(request), silence)))
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
         """At once; it stays in the list as expired."""
         row = selectors.silence(_user(request), silence)
-        silences.expire(request.user, row, request_id=request_id.current())
+        silences.expire(request.user, row, request_id=request_log.current())
         return Response(status=204)
 
 

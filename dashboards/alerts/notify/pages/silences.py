@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import allows, require, role_required
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.alerts.notify import alertmanagers, selectors, silences
 from dashboards.alerts.notify.forms import ChangeSilenceForm, SilenceForm
 from dashboards.alerts.notify.models import Silence

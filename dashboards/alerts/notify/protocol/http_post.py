@@ -5,7 +5,7 @@ that no more than `MAX_ANSWER` bytes are read, that the address which was checke
 connected to (a name cannot change its mind in between), and that no error holds the address's path,
 its query or anything the server said. Must not know receivers.
 
-Which addresses are refused stands in console.outbound. Private networks are allowed: chat servers
+Which addresses are refused stands in console.core.outbound. Private networks are allowed: chat servers
 and relays live there.
 """
 
@@ -25,8 +25,8 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from console.counters import count
-from console.outbound import why_forbidden, why_not_url
+from console.core.counters import count
+from console.core.outbound import why_forbidden, why_not_url
 
 DEADLINE_S: Final = 10.0
 MAX_ANSWER: Final = 4096

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from console.refusals import Problem, Refused
+from console.core.errors import Problem, Refused
 
 OPERATORS: Final = ("=", "!=", "=~", "!~")
 MOST, LONGEST = 20, 300

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.shapes import ErrorSerializer
-from console.refusals import expect_object
+from console.api.serializers import ErrorSerializer
+from console.core.errors import expect_object
 from dashboards.alerts.evaluation.dry_run import KEYS, DryRun
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN, Fired, Verdict
 from dashboards.alerts.settings import documents, selectors, trials

@@ -13,8 +13,8 @@ from rest_framework.views import APIView
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
-from console.api.shapes import ErrorSerializer
-from console.refusals import Problem, Refused, expect_object
+from console.api.serializers import ErrorSerializer
+from console.core.errors import Problem, Refused, expect_object
 from dashboards import scopes
 from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, active
 from dashboards.alerts.rules import RULES, render, render_object

@@ -11,7 +11,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from console.web import htmx
+from console.web import responses
 from dashboards import scopes
 from dashboards.alert_objects import told
 from dashboards.alerts import rules as alerts_rules
@@ -34,7 +34,7 @@ def firing(request: HttpRequest) -> HttpResponse:
         "existing": existing,
         "firing": sum(one.state == FIRING for one in found.alerts),
     }
-    return htmx.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
+    return responses.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
 
 
 def _active(request: HttpRequest) -> Firing:

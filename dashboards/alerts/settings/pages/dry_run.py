@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
-from console.refusals import Refused
-from console.web import htmx
+from console.core.errors import Refused
+from console.web import responses
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
 from dashboards.alerts.rules import BY_NAME
 from dashboards.alerts.settings import trials
@@ -29,7 +29,7 @@ def rule(request: HttpRequest, rule: str) -> HttpResponse:
     facts = pages_rule.facts_of(request, rule)
     form = pages_rule.form_of(rule, "", request)
     context, status = _tried(request, rule, "", form)
-    if htmx.asked(request):
+    if responses.asked(request):
         return render(request, _PART, context)
     return pages_rule.rule_page(request, facts, form, status, **context)
 
@@ -42,7 +42,7 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
         raise Http404(rule)
     form = pages_rule.form_of(rule, name, request)
     context, status = _tried(request, rule, name, form)
-    if htmx.asked(request):
+    if responses.asked(request):
         return render(request, _PART, context)
     return pages_rule.endpoint_page(request, rule, name, form, status, **context)
 
@@ -53,7 +53,7 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponse:
     form = OwnRuleForm(request.POST)
     context, status = _tried(request, "", "", form)
-    if htmx.asked(request):
+    if responses.asked(request):
         return render(request, _PART, context)
     return render(request, "alerts/new.html", {"form": form, **context}, status=status)
 

@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.refusals import Refused
-from console.web import htmx
+from console.core.errors import Refused
+from console.web import responses
 from dashboards import scopes
 from dashboards.alerts.evaluation.history import RANGES, past
 from dashboards.alerts.rules import BY_NAME, Rule
@@ -110,7 +110,7 @@ def past_of(request: HttpRequest, rule: str) -> HttpResponse:
     which = BY_NAME.get(rule) or selectors.as_own(selectors.own(rule))
     found = past(connections.fleet(), which, scope, settings, key)
     context = {"past": found, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
-    return htmx.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
+    return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 
 @require_http_methods(_GET_OR_POST)

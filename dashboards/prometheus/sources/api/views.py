@@ -19,7 +19,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.audit.record import HIDDEN
-from console.refusals import expect_object
+from console.core.errors import expect_object
 from console.rehearsal import rehearsal
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.models import AUTHS, MetricsSource

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from django.utils import timezone
 
-from console import counters
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
 from console.clusters.models import Cluster as Row
-from console.provisioners.kubernetes import rights
-from console.provisioners.kubernetes.inventory import Finding, Inventory
-from console.refusals import Refused
+from console.core import counters
+from console.core.errors import Refused
+from console.provisioners.kubernetes.discovery import rights
+from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
 from dashboards.alerts.cluster_objects import desired_objects, reconciler, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests

@@ -12,12 +12,12 @@ from django.core.exceptions import PermissionDenied
 
 from console.clusters import usage
 from console.clusters.models import Cluster, ClusterStatus
-from console.environment import SettingError, load
-from console.provisioners.kubernetes import rights
-from console.provisioners.kubernetes.inventory import Finding, Inventory
+from console.core.environment import SettingError, load
+from console.provisioners.kubernetes.discovery import rights
+from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
 from dashboards.alerts.cluster_objects import actions, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
-from tests.console.commandline.test_verbs import refused, run
+from tests.console.commandline.test_parser import refused, run
 from tests.support import teams as made
 from tests.support.console import browser, person, program
 from tests.support.people import client_of

@@ -14,7 +14,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from console.audit.models import AuditEvent
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.alerts.evaluation import measure as evaluation_measure
 from dashboards.alerts.evaluation.dry_run import RANGES, Condition, Numbers, dry_run, too_many
 from dashboards.alerts.evaluation.history import past

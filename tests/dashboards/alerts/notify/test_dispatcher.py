@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.reconcile import claim
+from console.claims import claim
 from dashboards.alerts.evaluation import firing_alerts as firing_module
 from dashboards.alerts.evaluation.firing_alerts import Firing
 from dashboards.alerts.notify import dispatcher, receivers, routes, silences

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import FIELDS, Job, from_json, read
 from dashboards.benchmarks.generator.workloads import plan, sessions

@@ -12,7 +12,7 @@ from django.utils import timezone
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import Budget, TierPrice
 from endpoints.models import Endpoint
-from tests.console.commandline.test_verbs import run
+from tests.console.commandline.test_parser import run
 from tests.dashboards.costs.conftest import NOON, Told
 from tests.support.people import Cast, client_of
 from tests.support.teams import Teams

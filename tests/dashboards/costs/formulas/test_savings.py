@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from console.catalogue.builtin import BUILTIN, GIB, Instance
+from console.catalogue.core.builtin import BUILTIN, GIB, Instance
 from dashboards.cost.rates import rate
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs
 from dashboards.costs.formulas.savings import (

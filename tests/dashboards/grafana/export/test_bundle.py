@@ -12,8 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.client import Client
-from console.commandline import dashboards
-from console.commandline.asked import Asked, Wrong
+from console.commandline.context import Asked, Wrong
+from console.commandline.platform import dashboards
 from dashboards.grafana import export
 from tests.dashboards.grafana.export.checker import wrong_with
 

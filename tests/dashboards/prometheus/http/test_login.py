@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.outbound import why_forbidden, why_not_url
+from console.core.outbound import why_forbidden, why_not_url
 from dashboards.prometheus.http.client import FaultKind, Prometheus, Question
 from dashboards.prometheus.http.login import Auth, Login
 from dashboards.prometheus.http.session import NoReplyError, exchange, session
@@ -104,7 +104,7 @@ def test_a_name_that_leads_to_a_forbidden_address_gets_nothing(
     server: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it was when it was looked at: the connection itself is looked at."""
-    monkeypatch.setattr("console.outbound.why_forbidden", lambda *_, **__: "It is forbidden.")
+    monkeypatch.setattr("console.core.outbound.why_forbidden", lambda *_, **__: "It is forbidden.")
     before = len(server.seen)
     fault = asked(server.url, Login(Auth.BEARER, secret="t0ken"))
     assert "It is forbidden." in str(fault)

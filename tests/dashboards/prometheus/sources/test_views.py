@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
-from console.refusals import Refused
+from console.core.errors import Refused
 from console.system import preflight
 from dashboards.metrics_sources import doctoring
 from dashboards.prometheus import connections

@@ -10,7 +10,7 @@ from django.test import Client
 
 from console.accounts.models import User
 from console.clusters import selectors as clusters
-from console.provisioners.kubernetes import capabilities as able
+from console.provisioners.kubernetes.api import capabilities as able
 from endpoints.models import Endpoint
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm

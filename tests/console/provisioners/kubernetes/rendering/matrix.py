@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
-from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from console.provisioners.pods import (

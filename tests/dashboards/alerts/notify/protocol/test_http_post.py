@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from console.outbound import why_forbidden, why_not_url
+from console.core.outbound import why_forbidden, why_not_url
 from dashboards.alerts.notify.protocol import http_post
 from dashboards.alerts.notify.protocol.http_post import Unsent, post, shown
 from tests.support.http_stub import HANG, http_stub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.refusals import Refused
+from console.core.errors import Refused
 from dashboards.alerts.notify.protocol.alert import common, fingerprint
 from dashboards.alerts.notify.protocol.matchers import Matcher, matches, parse, pinned
 

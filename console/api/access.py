@@ -1,0 +1,67 @@
+"""Who calls: `Authorization: Bearer emb_...`, or the console's own session with its CSRF token."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from io import BytesIO
+from typing import Any
+
+from django.conf import settings
+from django.contrib import auth
+from django.core.handlers.asgi import ASGIRequest
+from django.db import close_old_connections
+from rest_framework import authentication, exceptions
+from rest_framework.request import Request
+
+from console.accounts import credentials, local
+from console.accounts.models import ApiToken, User
+
+
+class LocalAuthentication(authentication.BaseAuthentication):
+    """The console's own commands, in this process (see console/local_api.py)."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        if request.META.get(local.PROOF_KEY) is not local.PROOF:
+            return None
+        return local.system(), None
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        kind, _, clear = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        token = credentials.find(clear.strip())
+        if token is None:
+            raise exceptions.AuthenticationFailed(
+                "This token is unknown, expired or revoked. Make a new one on your profile page."
+            )
+        token.user.role_cap, token.user.team_cap = token.role, token.team_id
+        token.user.expires_cap = token.expires_at
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
+        return 'Bearer realm="emberline"'
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """As DRF's; named here so that a change for all views has one place."""
+
+
+def sender(scope: Any) -> str:
+    """Return who sends a request whose body was not read yet, "" for nobody; for a thread of its
+    own. Without a token and a session cookie the database is not queried."""
+    request = ASGIRequest(scope, BytesIO())
+    kind, _, clear = request.headers.get("Authorization", "").partition(" ")
+    try:
+        if kind.lower() == "bearer" and request.path.startswith("/api/"):
+            token = credentials.find(clear.strip())
+            return f"user {token.user_id}" if token is not None else ""
+        key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+        if not key:
+            return ""
+        request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+        user = auth.get_user(request)
+        return f"user {user.pk}" if user.is_authenticated else ""
+    finally:
+        close_old_connections()  # of this thread, which nobody else would close

@@ -1,0 +1,126 @@
+"""What a caller may write behind the question mark: what the OpenAPI document says, and no more.
+
+Promises that a misspelt filter is refused instead of quietly ignored, and that a value is of the
+documented kind, in every view of every room with no code there. The view's own description is the
+only list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from console.core.errors import Problem, Refused
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+_LONGEST_SHOWN = 200
+_DIGITS = 18
+
+
+class KnownParameters(BasePermission):
+    """A permission, for DRF asks permissions of every view right after the login: whoever may not
+    come in is told that first."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        given = request.query_params
+        if given:
+            known = documented(_class_of(view), str(request.method))
+            problems = [_judged(name, given.getlist(name), known) for name in given]
+            found = [problem for problem in problems if problem is not None]
+            if found:
+                raise Refused(*found)
+        return True
+
+
+@lru_cache(maxsize=1024)
+def documented(view_class: Any, method: str) -> Mapping[str, dict[str, Any]]:
+    """The query parameters of an operation and their schemas, as the document has them."""
+    method = "GET" if method == "HEAD" else method
+    if not hasattr(view_class, method.lower()):
+        return {}
+    # DRF imports this module while it is itself being imported, and these import DRF.
+    from drf_spectacular.generators import SchemaGenerator
+    from drf_spectacular.plumbing import ComponentRegistry
+
+    generator: Any = SchemaGenerator()
+    schema: Any = generator.create_view(view_class.as_view(), method).schema
+    schema.method, schema.path = method, ""
+    schema.path_regex = schema.path_prefix = ""
+    schema.registry = ComponentRegistry()
+    inherited = [
+        *schema._get_filter_parameters(),
+        *schema._get_pagination_parameters(),
+        *schema._get_format_parameters(),
+    ]
+    found = {entry["name"]: entry["schema"] for entry in inherited if entry["in"] == "query"}
+    for (name, place), entry in schema._process_override_parameters().items():
+        if place == "query" and entry is None:
+            found.pop(name, None)
+        elif place == "query":
+            found[name] = entry["schema"]
+    return found
+
+
+def _class_of(view: Any) -> Any:
+    return type(view)
+
+
+def _judged(name: str, values: list[str], known: Mapping[str, dict[str, Any]]) -> Problem | None:
+    schema = known.get(name)
+    if schema is None:
+        known_ones = f"Known are: {', '.join(sorted(known))}." if known else "There are none here."
+        message = "There is no such parameter here."
+        return Problem(name[:80], _shown(values[-1]), message, known_ones, "unknown_parameter")
+    if len(values) > 1 and schema.get("type") != "array":
+        message = "It is given more than once."
+        return Problem(name, values, message, "Send it once.", "repeated_parameter")
+    for value in values:
+        remedy = _refused(schema, value)
+        if remedy:
+            message = "This is no value of this parameter."
+            return Problem(name, _shown(value), message, remedy, "invalid_parameter")
+    return None
+
+
+def _refused(schema: Mapping[str, Any], value: str) -> str:
+    """What to send instead; "" when the value is of the schema's kind."""
+    if "\0" in value:
+        return "Send no zero bytes."
+    kind = schema.get("type")
+    if "enum" in schema:
+        choices = [str(choice) for choice in schema["enum"]]
+        return "" if value in choices else f"Choose one of {', '.join(choices)}."
+    if kind == "boolean":
+        return "" if value in ("true", "false") else "Send true or false."
+    if kind == "array":
+        return _refused(schema.get("items", {}), value)
+    if kind in ("integer", "number"):
+        return _refused_number(schema, value)
+    return ""
+
+
+def _refused_number(schema: Mapping[str, Any], value: str) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    bounds = "" if low is None else f" from {low}" + ("" if high is None else f" to {high}")
+    whole = schema.get("type") == "integer"
+    remedy = f"Send a {'whole ' if whole else ''}number{bounds}."
+    digits = value.removeprefix("-")
+    if whole and not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
+        return remedy
+    try:
+        number = float(value)
+    except ValueError:
+        return remedy
+    beyond = (low is not None and number < low) or (high is not None and number > high)
+    return remedy if beyond or not math.isfinite(number) else ""
+
+
+def _shown(value: str) -> str:
+    return value[:_LONGEST_SHOWN]

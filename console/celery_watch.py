@@ -1,0 +1,169 @@
+"""Whether Celery's worker and beat still do their work, seen from inside the process.
+
+Promises that a process whose loop or threads hang is told from one whose broker is away: a
+restart helps the first and would only add to the harm of the second. The loops report here by
+Celery's signals; nothing is asked over the broker. Must not know any task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery import Celery, signals
+from celery.beat import Scheduler
+from kombu.exceptions import OperationalError
+
+from console.core import counters
+from console.telemetry import admin_server, meters
+
+SILENT_S = 120.0
+"""A worker's loop reports every 2 s, and waits at most 32 s between two tries to connect."""
+TASK_HANGS_S = 300.0
+"""Tasks end within a minute; threads cannot be ended from outside."""
+TICK_LATE_S = 60.0
+_BROKER_S = 1.0
+
+Clock = Callable[[], float]
+
+
+class WorkerWatch:
+    """One worker's loop and the tasks in its threads."""
+
+    def __init__(self, broker_answers: Callable[[], bool], clock: Clock = time.monotonic) -> None:
+        self._broker_answers = broker_answers
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[str, float]] = {}
+        self._threads = 0
+        self._reported_at = clock()
+        self._consuming = False
+
+    def loop_reported(self, **_: Any) -> None:
+        self._reported_at = self._clock()
+
+    def consuming(self, sender: Any = None, **_: Any) -> None:
+        self._threads = int(getattr(getattr(sender, "controller", sender), "concurrency", 0) or 0)
+        self._consuming = True
+        self.loop_reported()
+
+    def ending(self, **_: Any) -> None:
+        self._consuming = False
+
+    def task_began(self, task_id: str = "", task: Any = None, **_: Any) -> None:
+        with self._lock:
+            self._running[task_id] = (str(getattr(task, "name", "")), self._clock())
+
+    def task_ended(self, task_id: str = "", **_: Any) -> None:
+        with self._lock:
+            name, began = self._running.pop(task_id, ("", 0.0))
+        if name:
+            meters.task_ended(name, self._clock() - began)
+
+    def alive(self) -> str:
+        """Why a restart would help, "" when it would not."""
+        now = self._clock()
+        with self._lock:
+            hung = sorted(n for n, began in self._running.values() if now - began > TASK_HANGS_S)
+        if self._threads and len(hung) >= self._threads:
+            return f"all {self._threads} threads are held by tasks that hang: {', '.join(hung)}"
+        silent = now - self._reported_at
+        if silent > SILENT_S and self._broker_answers():
+            return f"the loop has been silent for {silent:.0f} s while the broker answers"
+        return ""
+
+    def ready(self) -> str:
+        return "" if self._consuming else "it takes no messages (yet, or any more)"
+
+    def gauges(self) -> Mapping[str, tuple[str, float]]:
+        with self._lock:
+            oldest = min((began for _, began in self._running.values()), default=None)
+            running = len(self._running)
+        age = 0.0 if oldest is None else self._clock() - oldest
+        return {
+            "tasks_running": ("Background tasks under way.", running),
+            "task_oldest_seconds": ("Age of the oldest of them.", age),
+            "worker_threads": ("Tasks which can run at once.", self._threads),
+            "worker_silent_seconds": (
+                "Since the worker's loop last reported.",
+                self._clock() - self._reported_at,
+            ),
+        }
+
+
+class BeatWatch:
+    """The timetable's loop."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._ticked_at = clock()
+        self._ticked = False
+
+    def begin(self) -> None:
+        """Late is counted from here: this module may have been read long before."""
+        self._ticked_at = self._clock()
+
+    def ticked(self) -> None:
+        self._ticked_at = self._clock()
+        self._ticked = True
+        counters.count("beat_ticks")
+
+    def alive(self) -> str:
+        late = self._clock() - self._ticked_at
+        return f"the timetable has stood still for {late:.0f} s" if late > TICK_LATE_S else ""
+
+    def ready(self) -> str:
+        return "" if self._ticked else "the timetable has not begun"
+
+
+beat_watch = BeatWatch()
+
+
+class TickingScheduler(Scheduler):
+    """Celery's in-memory scheduler, which reports each tick. The one with a file would die of a
+    full disk, to keep times that a sweep does not need."""
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        pause: float = super().tick(*args, **kwargs)
+        beat_watch.ticked()
+        return pause
+
+
+def install(app: Celery, address: str) -> None:
+    """Watch this process if it turns out to be a worker or beat; `address` is its admin port's."""
+
+    def worker_starts(**_: Any) -> None:
+        watch = WorkerWatch(lambda: _broker_answers(app))
+        for task in (name for name in app.tasks if not name.startswith("celery.")):
+            for outcome in ("done", "expected", "failed"):
+                counters.declare("task_runs", task=task, outcome=outcome)
+        signals.heartbeat_sent.connect(watch.loop_reported, weak=False)
+        signals.worker_ready.connect(watch.consuming, weak=False)
+        signals.worker_shutting_down.connect(watch.ending, weak=False)
+        signals.task_prerun.connect(watch.task_began, weak=False)
+        signals.task_postrun.connect(watch.task_ended, weak=False)
+        admin_server.start(
+            address, admin_server.Subject("worker", watch.alive, watch.ready, watch.gauges)
+        )
+
+    def beat_starts(**_: Any) -> None:
+        beat_watch.begin()
+        admin_server.start(
+            address, admin_server.Subject("beat", beat_watch.alive, beat_watch.ready)
+        )
+
+    app.conf.beat_scheduler = "console.celery_watch:TickingScheduler"
+    signals.worker_init.connect(worker_starts, weak=False)
+    signals.beat_init.connect(beat_starts, weak=False)
+
+
+def _broker_answers(app: Celery) -> bool:
+    options = {"socket_connect_timeout": _BROKER_S, "socket_timeout": _BROKER_S, "max_retries": 0}
+    try:
+        with app.connection_for_read(transport_options=options) as connection:
+            connection.ensure_connection(max_retries=1, timeout=_BROKER_S, interval_start=0)
+    except (OperationalError, OSError):
+        return False
+    return True

@@ -1,0 +1,258 @@
+"""Endpoints and all that belongs to one: each method one operation of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from console.client import documents, logs
+from console.client.http import Answer, Http
+from console.client.logs import TAIL_LINES, LogEnd
+from console.client.watch import Watch
+
+# Inside a class with a method `list` that word is no type any more.
+Objects = list[dict[str, Any]]
+Drifts = list[documents.Drift]
+
+
+class Room:
+    """Operations under one path."""
+
+    path = ""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def _at(self, name: object, *more: str) -> str:
+        parts = [quote(str(one), safe="") for one in (name, *more)]
+        return "/".join([self.path + parts[0], *parts[1:], ""])
+
+
+class Endpoints(Room):
+    path = "endpoints/"
+
+    def list(self, **filters: Any) -> Iterator[documents.Endpoint]:
+        return cast(Iterator[documents.Endpoint], self.http.pages(self.path, filters))
+
+    def get(self, name: str) -> documents.Endpoint:
+        return cast(documents.Endpoint, self.http.get(self._at(name)))
+
+    def create(self, spec: Mapping[str, Any], *, dry_run: bool = False) -> Any:
+        return self.http.send("POST", self.path, spec, params=_dry(dry_run), once=True).body
+
+    def update(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Fields that are left out keep their values. `generation`: refused (`Conflict`) unless
+        the endpoint is at it."""
+        return self._change("PATCH", self._at(name), changes, generation, dry_run)
+
+    def replace(
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Fields that are left out get their defaults."""
+        return self._change("PUT", self._at(name), spec, generation, dry_run)
+
+    def scale(self, name: str, replicas: int, *, dry_run: bool = False) -> Any:
+        path = self._at(name, "scale")
+        return self._change("POST", path, {"replicas": replicas}, None, dry_run)
+
+    def pause(self, name: str, *, dry_run: bool = False) -> Any:
+        return self._change("POST", self._at(name, "pause"), None, None, dry_run)
+
+    def resume(self, name: str, *, dry_run: bool = False) -> Any:
+        return self._change("POST", self._at(name, "resume"), None, None, dry_run)
+
+    def rollback(self, name: str, revision: int, *, dry_run: bool = False) -> Any:
+        path = self._at(name, "rollback")
+        return self._change("POST", path, {"revision": revision}, None, dry_run)
+
+    def move(self, name: str, team: str | None, *, dry_run: bool = False) -> Any:
+        """To another team; None is nobody's."""
+        return self._change("POST", self._at(name, "move"), {"team": team}, None, dry_run)
+
+    def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> Answer:
+        """`abandon`: its cluster is gone for good; the answer says what may be left there."""
+        params: dict[str, Any] = {"abandon": True} if abandon else {}
+        return self.http.send("DELETE", self._at(name), params=params | _dry(dry_run))
+
+    def apply(
+        self,
+        objects: Objects,
+        *,
+        cluster: str = "",
+        namespace: str = "",
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """InferenceEndpointConfig objects, or endpoints in the console's words: all or none."""
+        params = {"cluster": cluster, "namespace": namespace, **_dry(dry_run)}
+        answer = self.http.send("POST", self.path + "apply/", objects, params=params)
+        return cast(dict[str, Any], answer.body)
+
+    def export(self, name: str) -> str:
+        """YAML of an InferenceEndpointConfig."""
+        return self.http.text(self._at(name, "export"))
+
+    def exported(self, name: str) -> dict[str, Any]:
+        path = self._at(name, "export")
+        return cast(dict[str, Any], self.http.get(path, {"output": "json"}))
+
+    def watch(self, name: str, *, timeout_s: float | None = None) -> Watch:
+        """The endpoint each time its status is another one; ends when it is gone."""
+        return Watch(self.http, self._at(name), timeout_s)
+
+    def events(self, name: str) -> Iterator[documents.Event]:
+        """Latest first."""
+        return cast(Iterator[documents.Event], self.http.pages(self._at(name, "events")))
+
+    def revisions(self, name: str) -> Iterator[documents.Revision]:
+        """Latest first."""
+        return cast(Iterator[documents.Revision], self.http.pages(self._at(name, "revisions")))
+
+    def keys(self, name: str) -> Iterator[documents.Key]:
+        return cast(Iterator[documents.Key], self.http.pages(self._at(name, "keys")))
+
+    def create_key(
+        self, name: str, label: str, terms: Mapping[str, Any] | None = None
+    ) -> documents.NewKey:
+        """The key itself is in this answer and nowhere else. `terms`: what it may."""
+        data = {"name": label, **(terms or {})}
+        answer = self.http.send("POST", self._at(name, "keys"), data, once=True)
+        return cast(documents.NewKey, answer.body)
+
+    def change_key(self, name: str, key_id: str, terms: Mapping[str, Any]) -> documents.Key:
+        answer = self.http.send("PATCH", self._at(name, "keys", key_id), terms)
+        return cast(documents.Key, answer.body)
+
+    def rotate_key(self, name: str, key_id: str, grace_s: int | None = None) -> documents.NewKey:
+        """The new secret is in this answer and nowhere else."""
+        data = {} if grace_s is None else {"grace_s": grace_s}
+        answer = self.http.send("POST", self._at(name, "keys", key_id, "rotate"), data)
+        return cast(documents.NewKey, answer.body)
+
+    def usage(self, name: str, days: int | None = None) -> dict[str, Any]:
+        """What each key used."""
+        return cast(dict[str, Any], self.http.get(self._at(name, "usage"), {"days": days}))
+
+    def revoke_key(self, name: str, key_id: str) -> None:
+        self.http.send("DELETE", self._at(name, "keys", key_id))
+
+    def drift(self, name: str) -> Drifts:
+        return cast(Drifts, [*self.http.pages(self._at(name, "drift"))])
+
+    def heal(self, name: str, workload: str = "") -> Any:
+        data = {"workload": workload} if workload else {}
+        return self.http.send("POST", self._at(name, "drift", "heal"), data).body
+
+    def adopt(self, name: str, key: str) -> Any:
+        return self.http.send("POST", self._at(name, "drift", "adopt"), {"key": key}).body
+
+    def doctor(self, name: str) -> documents.Examination:
+        return cast(documents.Examination, self.http.get(self._at(name, "doctor")))
+
+    def decisions(self, name: str, limit: int = 50) -> Objects:
+        body = self.http.get(self._at(name, "decisions"), {"limit": limit})
+        return cast(Objects, body["decisions"])
+
+    def decision(self, name: str, number: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name, "decisions", number)))
+
+    def logs(
+        self,
+        name: str,
+        worker: str = "",
+        container: str = "",
+        tail: int = TAIL_LINES,
+        *,
+        follow: bool = False,
+    ) -> tuple[LogEnd, Iterator[str]]:
+        """Which log it is, and its last lines; with `follow` also those that are written then. The
+        first container of the first worker, if none is named."""
+        asked: dict[str, Any] = {"worker": worker, "container": container, "tail": tail}
+        path = self._at(name, "logs", "lines")
+        if not follow:
+            end: LogEnd = self.http.get(path, asked)
+            return end, iter(end["lines"])
+        end = self.http.get(path, {**asked, "tail": 0})
+        of = {"worker": end["worker"], "container": end["container"]}
+        if end["marks"]:
+            stream = self._at(name, "logs", "stream")
+            return end, logs.marked(self.http, stream, {**of, "tail": tail})
+        first: LogEnd = self.http.get(path, {**of, "tail": tail})
+        return end, logs.looked_at(self.http, path, of, first["lines"])
+
+    def explain(
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        *,
+        strategy: str = "",
+        session: str = "",
+        key: str = "",
+    ) -> dict[str, Any]:
+        """Where a request would go now, by each router; it is sent to no worker. `key`: the id of
+        the key it would be sent with."""
+        data = {"request": request, "strategy": strategy, "session": session, "key": key}
+        given = {key: value for key, value in data.items() if value}
+        answer = self.http.send("POST", self._at(name, "explain"), given)
+        return cast(dict[str, Any], answer.body)
+
+    def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether a spec fits on what it asks for; nothing is created."""
+        return cast(dict[str, Any], self.http.send("POST", "fit/", spec).body)
+
+    def preview(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """What a spec would run; nothing is created."""
+        return cast(dict[str, Any], self.http.send("POST", "preview/", spec).body)
+
+    def _change(
+        self, method: str, path: str, data: Any, generation: int | None, dry_run: bool
+    ) -> Any:
+        match = f'"{generation}"' if generation is not None else ""
+        return self.http.send(method, path, data, if_match=match, params=_dry(dry_run)).body
+
+
+class Benchmarks(Room):
+    path = "endpoints/"
+
+    def list(self, name: str) -> Iterator[dict[str, Any]]:
+        """Latest first."""
+        return self.http.pages(self._at(name, "benchmarks"))
+
+    def plan(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run would send, and whom it would load; sends nothing."""
+        return self._post(self._at(name, "benchmarks", "plan"), wish)
+
+    def start(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Loads the endpoint: whoever uses it feels that. Not sent twice."""
+        return self._post(self._at(name, "benchmarks"), wish)
+
+    def get(self, name: str, run: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name, "benchmarks", run)))
+
+    def abort(self, name: str, run: str) -> dict[str, Any]:
+        return self._post(self._at(name, "benchmarks", run, "abort"), None)
+
+    def delete(self, name: str, run: str) -> None:
+        self.http.send("DELETE", self._at(name, "benchmarks", run))
+
+    def compare(self, a: str, b: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get("benchmarks/compare/", {"a": a, "b": b}))
+
+    def _post(self, path: str, data: Any) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.send("POST", path, data).body)
+
+
+def _dry(dry_run: bool) -> dict[str, Any]:
+    return {"dry_run": True} if dry_run else {}

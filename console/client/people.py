@@ -1,0 +1,89 @@
+"""People, teams, tokens, and the trail of what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from console.client.endpoints import Room
+
+Row = dict[str, Any]
+
+
+class Users(Room):
+    path = "users/"
+
+    def list(self, **filters: Any) -> Iterator[Row]:
+        return self.http.pages(self.path, filters)
+
+    def get(self, username: str) -> Row:
+        return cast(Row, self.http.get(self._at(username)))
+
+    def create(self, username: str, role: str = "") -> Row:
+        """`password` is in this answer and nowhere else."""
+        data = {"username": username, **({"role": role} if role else {})}
+        return cast(Row, self.http.send("POST", self.path, data, once=True).body)
+
+    def change(self, username: str, facts: Mapping[str, Any]) -> Row:
+        """`role`, or `active`: False is logged out and kept out."""
+        return cast(Row, self.http.send("PATCH", self._at(username), facts).body)
+
+    def reset_password(self, username: str) -> str:
+        """The new one, in this answer and nowhere else."""
+        return str(self.new_password(username)["password"])
+
+    def new_password(self, username: str) -> Row:
+        """`password`, in this answer and nowhere else, and how much access ended."""
+        return cast(Row, self.http.send("POST", self._at(username, "password")).body)
+
+
+class Teams(Room):
+    path = "teams/"
+
+    def list(self) -> Iterator[Row]:
+        return self.http.pages(self.path)
+
+    def get(self, slug: str) -> Row:
+        return cast(Row, self.http.get(self._at(slug)))
+
+    def create(self, facts: Mapping[str, Any]) -> Row:
+        return cast(Row, self.http.send("POST", self.path, facts, once=True).body)
+
+    def change(self, slug: str, facts: Mapping[str, Any]) -> Row:
+        return cast(Row, self.http.send("PATCH", self._at(slug), facts).body)
+
+    def delete(self, slug: str) -> None:
+        self.http.send("DELETE", self._at(slug))
+
+    def members(self, slug: str) -> Iterator[Row]:
+        return self.http.pages(self._at(slug, "members"))
+
+    def set_member(self, slug: str, username: str, role: str) -> Row:
+        """Take somebody in, or change their role."""
+        path = self._at(slug, "members", username)
+        return cast(Row, self.http.send("PUT", path, {"role": role}).body)
+
+    def remove_member(self, slug: str, username: str) -> None:
+        self.http.send("DELETE", self._at(slug, "members", username))
+
+
+class Tokens(Room):
+    path = "tokens/"
+
+    def list(self, **filters: Any) -> Iterator[Row]:
+        return self.http.pages(self.path, filters)
+
+    def create(self, facts: Mapping[str, Any]) -> Row:
+        """`token` is in this answer and nowhere else."""
+        return cast(Row, self.http.send("POST", self.path, facts, once=True).body)
+
+    def revoke(self, token_id: str) -> None:
+        self.http.send("DELETE", self._at(token_id))
+
+
+class Audit(Room):
+    path = "audit/"
+
+    def list(self, **filters: Any) -> Iterator[Row]:
+        """Latest first."""
+        return self.http.pages(self.path, filters)

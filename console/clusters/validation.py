@@ -1,0 +1,143 @@
+"""What was typed about a cluster, judged: facts for its row, or every problem at once.
+
+Promises that nothing secret is in a problem. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.clusters.choices import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG, REACHES, Reach
+from console.clusters.models import Cluster
+from console.core.errors import Gathered, Problem, Refused
+from console.core.outbound import why_forbidden
+from console.provisioners.kubernetes.api import kubeconfig
+from console.provisioners.kubernetes.api.access import own_namespace
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAME_MAX = 40
+FIELDS = ("kind", "kubeconfig", "context", "namespace", "reach")
+CHANGEABLE = FIELDS[1:]
+
+
+def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a cluster's row, its name apart."""
+    gathered = Gathered()
+    gathered.take(_known, data, FIELDS)
+    kind = gathered.take(_kind, data.get("kind"))
+    gathered.take(_name, name, kind)
+    facts = gathered.take(_login, kind, data) if kind else None
+    facts = facts or {}
+    own = facts.pop("namespace", "")
+    namespace = gathered.take(_namespace, data.get("namespace") or own or "default")
+    reach = gathered.take(_reach, data.get("reach") or Reach.PODS)
+    gathered.end()
+    return {"kind": kind, **facts, "namespace": namespace, "reach": reach}
+
+
+def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `data` says anew; the kubeconfig counts where one was given."""
+    gathered = Gathered()
+    gathered.take(_known, data, CHANGEABLE)
+    facts: dict[str, Any] = {}
+    if data.get("kubeconfig") or "context" in data:
+        facts = gathered.take(_login, cluster.kind, data, cluster) or {}
+        facts.pop("namespace", None)
+    if "namespace" in data:
+        facts["namespace"] = gathered.take(_namespace, data["namespace"])
+    if "reach" in data:
+        facts["reach"] = gathered.take(_reach, data["reach"])
+    gathered.end()
+    return facts
+
+
+def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:
+    unknown = [
+        Problem(key, None, "There is no such field.", f"Fields: {', '.join(fields)}.", "unknown")
+        for key in data
+        if key not in fields
+    ]
+    if unknown:
+        raise Refused(*unknown)
+
+
+def _kind(value: Any) -> str:
+    if value not in KINDS:
+        raise Refused(_wrong("kind", value, f"Write one of: {', '.join(KINDS)}."))
+    return str(value)
+
+
+def _name(value: Any, kind: str | None) -> str:
+    if not isinstance(value, str) or len(value) > _NAME_MAX or not _LABEL.fullmatch(value):
+        remedy = f"Write 1 to {_NAME_MAX} small letters, digits and dashes."
+        raise Refused(_wrong("name", value, remedy))
+    if value == IN_CLUSTER and kind not in (None, IN_CLUSTER):
+        remedy = "Choose another name: this one is of the cluster the console runs in."
+        raise Refused(_wrong("name", value, remedy))
+    return value
+
+
+def _namespace(value: Any) -> str:
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        remedy = "Write 1 to 63 small letters, digits and dashes."
+        raise Refused(_wrong("namespace", value, remedy))
+    return value
+
+
+def _reach(value: Any) -> str:
+    if value not in REACHES:
+        raise Refused(_wrong("reach", value, f"Write one of: {', '.join(REACHES)}."))
+    return str(value)
+
+
+def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -> dict[str, Any]:
+    """`namespace` is what the login itself says, if it does."""
+    text, context = data.get("kubeconfig") or "", data.get("context") or ""
+    for field, value in (("kubeconfig", text), ("context", context)):
+        if not isinstance(value, str):
+            raise Refused(Problem(field, None, "This is not a text.", "Send a string.", "type"))
+    if kind != KUBECONFIG and text:
+        remedy = f"Leave it out, or choose the kind {KUBECONFIG}."
+        raise Refused(Problem("kubeconfig", None, f"{kind} has none.", remedy, "invalid"))
+    if kind == IN_CLUSTER:
+        if context:
+            remedy = "Leave it out: the service account of the console is used."
+            raise Refused(_wrong("context", context, remedy))
+        return {"namespace": own_namespace()}
+    if kind == CONTEXT:
+        return {"context": context}
+    if not text and cluster is not None:
+        remedy = "Give the kubeconfig with it: only the chosen context was kept of the earlier one."
+        raise Refused(_wrong("context", context, remedy))
+    return _kept(text, context)
+
+
+def _kept(text: str, context: str) -> dict[str, Any]:
+    if not text.strip():
+        remedy = "Paste it, or choose its file: kubectl config view --minify --flatten prints one."
+        raise Refused(Problem("kubeconfig", None, "It is missing.", remedy, "required"))
+    try:
+        found = kubeconfig.parse(text)
+        chosen = found.chosen(context)
+        login = found.login(chosen)
+    except kubeconfig.KubeconfigError as error:
+        field = "context" if error.path == "current-context" else "kubeconfig"
+        where = f"{error.path}: " if error.path and field == "kubeconfig" else ""
+        value = context if field == "context" else None
+        raise Refused(
+            Problem(field, value, f"{where}{error.message}", error.remedy, "invalid")
+        ) from None
+    for key, url in (("server", login.server), ("proxy-url", login.proxy)):
+        parts = urlsplit(url)
+        refused = why_forbidden(parts.hostname, parts.port or 443) if parts.hostname else ""
+        if refused:
+            remedy = "Name the address under which the API server is reached from the console."
+            raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
+    return {"kubeconfig": found.only(chosen), "context": chosen, "namespace": login.namespace}
+
+
+def _wrong(field: str, value: Any, remedy: str) -> Problem:
+    return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")

@@ -1,0 +1,202 @@
+"""endpoint benchmark ...: load an endpoint, watch what comes back, compare two runs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Asked, Run, Wrong
+from console.commandline.exits import FAILED, TIMEOUT
+
+_HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
+_LIVE = ("queued", "running")
+_TIMES = ("ttft", "tpot", "itl", "duration", "lag")
+_FIELDS = "such as workload=chat mode=rate rate=4 duration_s=60"
+LOOK_S = 1.0
+
+
+def add_to(verbs: Any) -> None:
+    parser = verbs.add_parser("benchmark", help="load an endpoint and measure what comes back")
+    what = parser.add_subparsers(dest="what", required=True, metavar="VERB")
+    output.add_output(_verb(what, "list", "its runs, the latest first", list_all), names=True)
+    for verb, text, run in (
+        ("plan", "what a run would send, and whom it would load; sends nothing", plan),
+        ("start", "load it: whoever uses it feels that", start),
+    ):
+        made = _verb(what, verb, text, run)
+        made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help=_FIELDS)
+        made.add_argument("--trace", default="", metavar="FILE", help="lines in Mooncake's format")
+        output.add_output(made)
+    made.add_argument("--wait", action="store_true", help="until it has ended, with its numbers")
+    made.add_argument("--timeout", type=float, default=3600.0, help="seconds to wait (3600)")
+    for verb, text, run in (
+        ("get", "one run", get),
+        ("abort", "at once; one that has ended stays as it is", abort),
+    ):
+        one = _verb(what, verb, text, run)
+        one.add_argument("id")
+        output.add_output(one)
+    two = what.add_parser("compare", help="two runs, A before B")
+    two.set_defaults(run=compare)
+    two.add_argument("a")
+    two.add_argument("b")
+    output.add_output(two)
+
+
+def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = what.add_parser(verb, help=text)
+    parser.add_argument("name", help="the endpoint")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def list_all(asked: Asked) -> str:
+    found = asked.client.benchmarks.list(asked.name)
+    none = f"Nobody has measured {asked.name} yet."
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none, key="id")
+
+
+def _cells(run: dict[str, Any]) -> tuple[str, ...]:
+    seen = _numbers(run)
+    ttft = seen.get("ttft") or {}
+    return (
+        run["id"],
+        output.when(run["created_at"]),
+        run["state"],
+        f"{run['job'].get('workload', '')}, {run['job'].get('mode', '')}",
+        str(seen.get("requests", "")),
+        _ms(ttft.get("p50")),
+        _ms(ttft.get("p90")),
+        run["started_by"],
+        run["title"],
+    )
+
+
+def _numbers(run: dict[str, Any]) -> dict[str, Any]:
+    """Of the whole run once it has ended, of the latest requests until then."""
+    found = run["result"] or run["progress"].get("now") or {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ms(seconds: Any) -> str:
+    return f"{seconds * 1000:,.0f} ms" if isinstance(seconds, (int, float)) else ""
+
+
+def _wish(asked: Asked) -> dict[str, Any]:
+    wish = commandline_input.facts(asked.options["fields"])
+    if asked.options["trace"]:
+        wish["trace"] = commandline_input.text(asked.options["trace"])
+    return wish
+
+
+def plan(asked: Asked) -> str:
+    found = asked.client.benchmarks.plan(asked.name, _wish(asked))
+    if asked.options["output"] != output.TABLE:
+        return output.written(found, asked.options["output"])
+    most = "at most " if found["at_most"] else ""
+    lines = [
+        f"It would send {most}{found['requests']:,} requests ({found['requests_s']:.4g} a second) "
+        f"of {found['prompt_tokens']:,} prompt and {found['answer_tokens']:,} answer tokens "
+        f"in all, for {found['seconds']:,.0f} s; {found['ends_by']} ends it."
+    ]
+    for one in found["endpoints"]:
+        others = "?" if one["in_flight"] is None else one["in_flight"]
+        lines.append(
+            f"  {one['name']} ({one['phase']}, {one['strategy']}) on {one['where']}: "
+            f"{len(one['workers'])} workers, {others} requests of others in flight"
+        )
+    return "\n".join(lines)
+
+
+def start(asked: Asked) -> str:
+    made = asked.client.benchmarks.start(asked.name, _wish(asked))
+    text = f"Benchmark {made['id']} of {asked.name} is accepted."
+    if not asked.options["wait"]:
+        return _shown(asked, made, text)
+    asked.say(text)
+    return _shown(asked, _ended(asked, made), None)
+
+
+def _ended(asked: Asked, run: dict[str, Any]) -> dict[str, Any]:
+    """It loads somebody, so a wait that ends early leaves it running and says so."""
+    end, told = time.monotonic() + asked.options["timeout"], ""
+    while run["state"] in _LIVE:
+        line = f"  {run['state']} {run['stage']}".rstrip()
+        if line != told:
+            asked.say(line)
+            told = line
+        if time.monotonic() > end:
+            stop = f"emberline endpoint benchmark abort {asked.name} {run['id']}"
+            text = f"Not within {asked.options['timeout']:g} s, and it goes on. Stop it: {stop}"
+            raise Wrong(text, TIMEOUT)
+        asked.client.http.pause(LOOK_S)
+        run = asked.client.benchmarks.get(asked.name, run["id"])
+    if run["state"] == "failed":
+        raise Wrong(f"It has failed. {run['message']}", FAILED)
+    return run
+
+
+def get(asked: Asked) -> str:
+    return _shown(asked, asked.client.benchmarks.get(asked.name, asked.options["id"]), None)
+
+
+def abort(asked: Asked) -> str:
+    found = asked.client.benchmarks.abort(asked.name, asked.options["id"])
+    return _shown(asked, found, f"{found['id']} is {found['state']}.")
+
+
+def _shown(asked: Asked, run: dict[str, Any], text: str | None) -> str:
+    if asked.options["output"] != output.TABLE:
+        return output.written(run, asked.options["output"])
+    if text is not None:
+        return text
+    told = run["message"] or run["stage"]
+    lines = [
+        f"{run['id']} of {run['endpoint']}: {run['state']}. {told}".rstrip(),
+        *(["  Its workers are simulated: times are made up."] if run["simulated"] else []),
+        f"  job: {' '.join(f'{key}={value}' for key, value in run['job'].items())}",
+    ]
+    for key, value in _numbers(run).items():
+        if not isinstance(value, list):
+            lines.append(f"  {key}: {_told(key, value)}")
+    return "\n".join(lines)
+
+
+def _told(name: str, value: Any) -> str:
+    """Times in milliseconds, quantiles without how many there were: that is `requests`."""
+    if isinstance(value, dict) and name in _TIMES:
+        return ", ".join(
+            f"{key} {_ms(one)}" for key, one in value.items() if key != "count" and one is not None
+        )
+    return output.cell(value)
+
+
+def compare(asked: Asked) -> str:
+    found = asked.client.benchmarks.compare(asked.options["a"], asked.options["b"])
+    if asked.options["output"] != output.TABLE:
+        return output.written(found, asked.options["output"])
+    rows = [
+        (
+            row["label"],
+            _number(row["a"]),
+            _number(row["b"]),
+            _change(row),
+            ("better" if row["better"] else "worse") if row["sure"] else "not sure",
+        )
+        for row in found["rows"]
+    ]
+    lines = [found["verdict"], *(f"  But: {caveat}" for caveat in found["caveats"])]
+    return "\n".join([*lines, output.table(("", "A", "B", "CHANGE (95 %)", "B IS"), rows)])
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.4g}"
+
+
+def _change(row: dict[str, Any]) -> str:
+    if row["change"] is None or row["low"] is None or row["high"] is None:
+        return "?"
+    return f"{row['change']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})"

@@ -1,0 +1,64 @@
+"""endpoint drift | heal | adopt: what others changed in a cluster, and the two answers to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from console.client.documents import Drift
+from console.commandline import output
+from console.commandline.context import Asked
+
+_HEAD = ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD")
+
+
+def add_to(verbs: Any) -> None:
+    shown = verbs.add_parser("drift", help="what others changed of it in the cluster")
+    shown.add_argument("name")
+    output.add_output(shown)
+    shown.set_defaults(run=drift)
+    healed = verbs.add_parser("heal", help="set what others changed as wanted again")
+    healed.add_argument("name")
+    healed.add_argument("--workload", default="", help="of which; the workers' if none is named")
+    healed.set_defaults(run=heal)
+    adopted = verbs.add_parser("adopt", help="keep what others changed")
+    adopted.add_argument("name")
+    adopted.add_argument("key", help="as drift shows it")
+    adopted.set_defaults(run=adopt)
+
+
+def drift(asked: Asked) -> str:
+    """As found at the last look."""
+    found = asked.client.endpoints.drift(asked.name)
+    none = f"Nothing of {asked.name} differs from what is wanted."
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(row: Drift) -> tuple[str, ...]:
+    return (
+        row["key"],
+        output.short(row["wanted"]),
+        output.short(row["found"]),
+        row["manager"] or "nobody",
+        _since(row["since"]),
+        row["workload"],
+    )
+
+
+def heal(asked: Asked) -> str:
+    workload = asked.options["workload"]
+    asked.client.endpoints.heal(asked.name, workload)
+    return (
+        f"{workload or f'{asked.name}-worker'} is made as wanted again. "
+        f"See: emberline endpoint drift {asked.name}"
+    )
+
+
+def adopt(asked: Asked) -> str:
+    key = asked.options["key"]
+    asked.client.endpoints.adopt(asked.name, key)
+    return f"{key} is left as it was found. See: emberline endpoint drift {asked.name}"
+
+
+def _since(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S") if epoch else ""

@@ -1,0 +1,129 @@
+"""endpoint list | get | events | revisions: reading only."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from console.client.documents import Endpoint, Event, Revision
+from console.commandline import output
+from console.commandline.context import Asked
+from endpoints.choices import STEP_LABELS
+
+_MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
+_HEAD = ("NAME", "MODEL", "ENGINE", "PHASE", "REASON", "READY", "STRATEGY", "URL")
+_LABELS = {str(step): label for step, label in STEP_LABELS.items()}
+
+
+def add_to(verbs: Any) -> None:
+    listed = verbs.add_parser("list", help="all endpoints")
+    for name in ("phase", "cluster", "team", "model", "strategy"):
+        listed.add_argument(f"--{name}", default="", help=f"only those of this {name}")
+    output.add_output(listed, names=True)
+    listed.set_defaults(run=list_all)
+    one = verbs.add_parser("get", help="one endpoint, with its workers")
+    one.add_argument("name")
+    output.add_output(one, names=True)
+    one.set_defaults(run=get)
+    events = verbs.add_parser("events", help="what happened, latest last")
+    events.add_argument("name")
+    events.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
+    output.add_output(events)
+    events.set_defaults(run=list_events)
+    back = verbs.add_parser("revisions", help="what was wanted, by whom; latest last")
+    back.add_argument("name")
+    output.add_output(back)
+    back.set_defaults(run=revisions)
+
+
+def list_all(asked: Asked) -> str:
+    filters = {
+        name: asked.options[name] for name in ("phase", "cluster", "team", "model", "strategy")
+    }
+    none = "There are no endpoints. Create one: emberline endpoint create NAME --model MODEL"
+    if any(filters.values()):
+        none = "No endpoint is so."
+    found = asked.client.endpoints.list(**filters)
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(one: Endpoint) -> tuple[str, ...]:
+    spec = one["spec"]
+    routing = spec.get("routing", {})
+    return (
+        one["name"],
+        str(spec.get("model", "")),
+        str(spec.get("engine", "")),
+        one["phase"],
+        one["reason"],
+        f"{one['ready_replicas']}/{one['replicas']}",
+        # With routing off the router still carries requests: to each worker in turn.
+        routing.get("strategy", "") if routing.get("enabled", True) else "roundrobin",
+        one["url"],
+    )
+
+
+def get(asked: Asked) -> str:
+    endpoint = asked.client.endpoints.get(asked.name)
+    form = asked.options["output"]
+    if form == output.NAME:
+        return endpoint["name"]
+    return described(endpoint) if form == output.TABLE else output.written(endpoint, form)
+
+
+def described(one: Endpoint) -> str:
+    spec = one["spec"]
+    lines = [
+        f"{one['name']}: {one['phase']} ({one['reason']}). {one['message']}",
+        *([f"  {one['remedy']}"] if one["remedy"] else []),
+        f"  model {spec.get('model')}, engine {spec.get('engine')}, "
+        f"generation {one['generation']} (seen {one['observed_generation']})",
+        f"  url {one['url'] or 'not known yet'}",
+        *(
+            f"  {_MARKS.get(step['state'], '?')} {label(step['code'])} {step['message']}".rstrip()
+            for step in one["steps"]
+        ),
+    ]
+    workers = [
+        (row["name"], row["state"], row["url"], str(row["pid"] or ""), str(row["restarts"]))
+        for row in one["workers"]
+    ]
+    if workers:
+        lines.append(output.table(("WORKER", "STATE", "URL", "PID", "RESTARTS"), workers))
+    if one["detail"]:
+        lines += ["Last lines of its log:", output.plain(one["detail"])]
+    return "\n".join(lines)
+
+
+def label(step: str) -> str:
+    """What a step is called; a newer console may have steps of its own."""
+    return _LABELS.get(step, step)
+
+
+def list_events(asked: Asked) -> str:
+    latest = list(islice(asked.client.endpoints.events(asked.name), asked.options["limit"]))
+    return output.rows(
+        reversed(latest),
+        asked.options["output"],
+        ("WHEN", "REASON", "COUNT", "MESSAGE"),
+        _event,
+    )
+
+
+def _event(row: Event) -> tuple[str, ...]:
+    return output.when(row["last_at"]), row["reason"], str(row["count"]), row["message"]
+
+
+def revisions(asked: Asked) -> str:
+    latest = list(asked.client.endpoints.revisions(asked.name))
+    return output.rows(
+        reversed(latest),
+        asked.options["output"],
+        ("REVISION", "WHEN", "WHO", "WHAT", "NOTE"),
+        _revision,
+    )
+
+
+def _revision(row: Revision) -> tuple[str, ...]:
+    moment = output.when(row["created_at"])
+    return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))

@@ -1,0 +1,124 @@
+"""endpoint key list | create | update | rotate | revoke | usage."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from console.client import documents
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Asked, Run
+
+_HEAD = ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED")
+_UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
+_WHICH = "id or name of the key"
+_TERMS = "what it may, such as requests_per_minute=60 or expires_in_days=30"
+
+
+def add_to(verbs: Any) -> None:
+    keys = verbs.add_parser("key", help="callers' keys of an endpoint")
+    what = keys.add_subparsers(dest="what", required=True, metavar="VERB")
+    output.add_output(_verb(what, "list", "what each may and who made it", list_keys), names=True)
+    made = _verb(what, "create", "prints the key, once and alone", create)
+    made.add_argument("key_name", help="the program that will use it")
+    made.add_argument("terms", nargs="*", metavar="FIELD=VALUE", help=_TERMS)
+    changed = _verb(what, "update", "change what it may", update)
+    changed.add_argument("key_id", help=_WHICH)
+    changed.add_argument("terms", nargs="+", metavar="FIELD=VALUE", help=_TERMS)
+    turned = _verb(what, "rotate", "prints its new secret, once and alone", rotate)
+    turned.add_argument("key_id", help=_WHICH)
+    turned.add_argument(
+        "--grace", type=int, help="seconds for which the present secret is let in too"
+    )
+    ended = _verb(what, "revoke", "the router refuses it within seconds", revoke)
+    ended.add_argument("key_id", help=_WHICH)
+    used = _verb(what, "usage", "what each key used", usage)
+    used.add_argument("--days", type=int, help="of so many last days")
+    output.add_output(used)
+
+
+def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = what.add_parser(verb, help=text)
+    parser.add_argument("name", help="the endpoint")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def list_keys(asked: Asked) -> str:
+    found = asked.client.endpoints.keys(asked.name)
+    none = f"There are no keys. Make one: emberline endpoint key create {asked.name} PROGRAM"
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none, key="id")
+
+
+def _cells(key: Any) -> tuple[str, ...]:
+    terms = dict(key.get("terms") or {})
+    ends = terms.pop("expires_at", None)
+    limits = [f"{name}={_short(value)}" for name, value in terms.items() if _limits(name, value)]
+    return (
+        key["id"],
+        key["name"],
+        f"{key['prefix']}…",
+        " ".join(limits) or "-",
+        output.when(ends) or "never",
+        output.when(key.get("last_used_at")) or "-",
+        output.when(key["created_at"])[:16],
+    )
+
+
+def _limits(name: str, value: Any) -> bool:
+    return value not in _UNLIMITED and name != "budget_period"
+
+
+def _short(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def create(asked: Asked) -> str:
+    """The key alone, so that it can be piped into a file."""
+    label, terms = asked.options["key_name"], commandline_input.facts(asked.options["terms"])
+    return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
+
+
+def update(asked: Asked) -> str:
+    key = _key(asked)
+    asked.client.endpoints.change_key(
+        asked.name, key["id"], commandline_input.facts(asked.options["terms"])
+    )
+    return f"The key {key['name']} is changed."
+
+
+def rotate(asked: Asked) -> str:
+    grace = asked.options["grace"]
+    return asked.client.endpoints.rotate_key(asked.name, _key(asked)["id"], grace)["key"]
+
+
+def revoke(asked: Asked) -> str:
+    key = _key(asked)
+    asked.client.endpoints.revoke_key(asked.name, key["id"])
+    return f"The key {key['name']} is revoked."
+
+
+def usage(asked: Asked) -> str:
+    found = asked.client.endpoints.usage(asked.name, asked.options["days"])
+    form = asked.options["output"]
+    if form != output.TABLE:
+        return output.written(found, form)
+    head = ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION", "ESTIMATED")
+    counted = ("requests", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
+    every = [*found["keys"], {**found["total"], "key_name": "(all)"}]
+    rows = [
+        (
+            row["key_name"] or row["key_id"] or "(without a key)",
+            *(f"{row[name]:,}" for name in counted),
+            f"{row['estimated_prompt_tokens'] + row['estimated_completion_tokens']:,}",
+        )
+        for row in every
+    ]
+    return f"Since {output.when(found['since'])}\n{output.table(head, rows)}"
+
+
+def _key(asked: Asked) -> documents.Key:
+    rows, name = asked.client.endpoints.keys(asked.name), asked.name
+    listing = f"emberline endpoint key list {name}"
+    return commandline_input.one_of(rows, asked.options["key_id"], f"key of {name}", listing)

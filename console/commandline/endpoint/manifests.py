@@ -1,0 +1,81 @@
+"""endpoint apply | export: from and to InferenceEndpointConfig objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Asked
+from console.commandline.endpoint import wait
+
+_SAID = {"create": "created", "update": "changed", "unchanged": "unchanged"}
+
+
+def add_to(verbs: Any) -> None:
+    parser = verbs.add_parser("apply", help="make endpoints as objects in files say")
+    parser.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        dest="files",
+        help="YAML or JSON; a folder stands for its files; - for standard input",
+    )
+    parser.add_argument("--cluster", default="", help="where they go")
+    parser.add_argument("-n", "--namespace", default="", help="for objects which name none")
+    parser.add_argument("--dry-run", action="store_true", help="say what would change")
+    wait.add_wait(parser)
+    output.add_output(parser, names=True)
+    parser.set_defaults(run=apply)
+    out = verbs.add_parser("export", help="an endpoint as an InferenceEndpointConfig")
+    out.add_argument("name")
+    out.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="(yaml)")
+    out.set_defaults(run=export)
+
+
+def apply(asked: Asked) -> str:
+    options = asked.options
+    found = [item for path in options["files"] for item in commandline_input.objects(path)]
+    answer = asked.client.endpoints.apply(
+        found,
+        cluster=options["cluster"],
+        namespace=options["namespace"],
+        dry_run=options["dry_run"],
+    )
+    text = _said(answer, options["output"])
+    if options["wait"] and not options["dry_run"]:
+        asked.say(text)
+        for one in answer["results"]:
+            endpoint = asked.client.endpoints.get(one["name"])
+            asked.say(wait.after(asked, endpoint, f"{one['name']}:"))
+        return "" if options["output"] == output.TABLE else text
+    return text
+
+
+def _said(answer: dict[str, Any], form: str) -> str:
+    if form == output.NAME:
+        return "\n".join(one["name"] for one in answer["results"])
+    if form != output.TABLE:
+        return output.written(answer, form)
+    return "\n".join(line for one in answer["results"] for line in _lines(one, answer["dry_run"]))
+
+
+def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
+    did = _SAID.get(one["action"], one["action"])
+    yield f"endpoint/{one['name']} {did}{' (dry run)' if dry else ''}"
+    if one["action"] == "update" or dry:
+        for change in one["changes"]:
+            before, after = (json.dumps(change[key], default=str) for key in ("before", "after"))
+            yield f"  {change['field']}: {before} -> {after} ({change['effect']})"
+    for note in one["notes"]:
+        word = "kept" if note["kind"] == "kept" else "warning"
+        yield f"  {word}: {note['field']}: {note['message']} {note['remedy']}".rstrip()
+
+
+def export(asked: Asked) -> str:
+    if asked.options["output"] == "json":
+        return output.written(asked.client.endpoints.exported(asked.name), output.JSON)
+    return asked.client.endpoints.export(asked.name).rstrip()

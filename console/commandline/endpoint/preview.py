@@ -1,0 +1,100 @@
+"""endpoint fit | preview: what a spec would need and run; nothing is created."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from console.client import NotFound
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Answer, Asked
+from console.commandline.endpoint.changes import add_spec_file
+from console.commandline.exits import FAILED, OK
+
+_MARKS = {"fits": "✓", "tight": "!", "no": "✗"}
+
+
+def add_to(verbs: Any) -> None:
+    for verb, run, text in (
+        ("fit", fit, "whether it fits on what it asks for; exit 1 where it does not"),
+        ("preview", preview, "the command, environment and objects of its workers"),
+    ):
+        parser = verbs.add_parser(verb, help=text)
+        parser.add_argument("name", nargs="?", default="", help="an endpoint, to start from")
+        add_spec_file(parser)
+        parser.add_argument("--model", default="", help="short for --set model=...")
+        output.add_output(parser)
+        parser.set_defaults(run=run)
+
+
+def _spec(asked: Asked) -> dict[str, Any]:
+    options = asked.options
+    known: dict[str, Any] = {}
+    if options["name"]:
+        try:
+            known = dict(asked.client.endpoints.get(asked.name)["spec"])
+        except NotFound:  # a name for what is yet to be made
+            if not (options["file"] or options["model"]):
+                raise
+            known = {"name": options["name"]}
+    file = commandline_input.document(options["file"]) if options["file"] else {}
+    model = {"model": options["model"]} if options["model"] else {}
+    return commandline_input.together(
+        known, file, model, commandline_input.settings(options["fields"])
+    )
+
+
+def fit(asked: Asked) -> Answer:
+    found = asked.client.endpoints.fit(_spec(asked))
+    judged = found["judged"]
+    good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
+    form = asked.options["output"]
+    lines = [*_judged(judged), *_routers(found["routers"])]
+    text = "\n".join(lines) if form == output.TABLE else output.written(found, form)
+    return Answer(text, OK if good or not judged else FAILED)
+
+
+def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
+    for each in judged:
+        price = each["price_usd_hour"]
+        cost = f", ${price:.2f} an hour" if price is not None else ""
+        yield f"{each['machine'] or 'any machine'}: {each['verdict']}{cost}"
+        for line in each["lines"]:
+            formula = f"  ({line['formula']})" if line["formula"] else ""
+            yield f"  {line['name']}: {_amount(line)}{formula}"
+        for one in each["findings"]:
+            mark = "✗" if one["blocks"] else "!"
+            yield f"  {mark} {one['field']}: {one['message']} {one['remedy']}".rstrip()
+
+
+def _routers(found: dict[str, Any] | None) -> Iterator[str]:
+    if found is not None:
+        price = found["usd_hour"]
+        cost = f", ${price:.3f} an hour" if price is not None else ""
+        size = output.size(found["memory_bytes"])
+        yield f"{found['replicas']} routers: {found['cpus']:g} CPU, {size}{cost}"
+
+
+def _amount(line: dict[str, Any]) -> str:
+    value, unit = line["value"], line["unit"]
+    amount = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    return output.size(value) if unit == "bytes" else f"{amount} {unit}".rstrip()
+
+
+def preview(asked: Asked) -> str:
+    found = asked.client.endpoints.preview(_spec(asked))
+    form = asked.options["output"]
+    if form != output.TABLE:
+        return output.written(found, form)
+    lines = [f"# {note}" for note in found["notes"]]
+    lines += [f"# refused: {found['refused']}"] if found["refused"] else []
+    lines += [f"{name}={shlex.quote(value)} \\" for name, value in found["env"].items()]
+    lines.append(shlex.join(found["command"]))
+    if found["objects"]:
+        lines += [
+            "---",
+            "\n---\n".join(output.written(one, output.YAML) for one in found["objects"]),
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,125 @@
+"""wait, and --wait after a change: watch an endpoint, step by step, until it is as wanted, it has
+failed for good, or the time is over."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.client import TimedOut
+from console.client.documents import Endpoint
+from console.client.errors import NotFound
+from console.client.watch import Watch
+from console.commandline import output
+from console.commandline.context import Asked, Wrong
+from console.commandline.endpoint.endpoints import described, label
+from console.commandline.exits import FAILED, TIMEOUT
+from endpoints.choices import Phase
+
+TIMEOUT_S = 600.0
+HEAL_S = 10.0
+"""A Failed endpoint may heal by itself; after so long it is given up."""
+GONE = "deleted"
+
+
+def add_to(verbs: Any) -> None:
+    parser = verbs.add_parser("wait", help="until the endpoint is in a phase, or deleted")
+    parser.add_argument("name")
+    wanted = [*(str(phase) for phase in Phase), GONE]
+    parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
+    _add_timeout(parser)
+    parser.set_defaults(run=wait)
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wait", action="store_true", help="until it is done, telling each step")
+    _add_timeout(parser)
+
+
+def _add_timeout(parser: argparse.ArgumentParser) -> None:
+    text = f"seconds to wait ({TIMEOUT_S:.0f})"
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help=text)
+
+
+def wait(asked: Asked) -> str:
+    return until(asked, asked.name, asked.options["phase"])
+
+
+def after(asked: Asked, endpoint: Endpoint, text: str) -> str:
+    """`text`, or with --wait what came of the change that made this `endpoint`."""
+    if not asked.options["wait"]:
+        return text
+    asked.say(text)
+    paused = endpoint["replicas"] == 0
+    return until(asked, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
+
+
+def until(asked: Asked, name: str, phase: str) -> str:
+    """What to say when it is so; `Wrong` when it will not be, or not in time."""
+    seen = _Seen(asked)
+    deadline = time.monotonic() + asked.options["timeout"]
+    try:
+        asked.client.endpoints.get(name)  # watching what never was is no waiting
+    except NotFound:
+        if phase != GONE:
+            raise
+        return f"{name} is deleted."
+    watch = asked.client.endpoints.watch(name, timeout_s=asked.options["timeout"])
+    try:
+        for state in watch:
+            seen.how(watch)
+            found = _healed(asked, seen.of(state), deadline)
+            if found["observed_generation"] == found["generation"] and found["phase"] == phase:
+                return f"{name} is {phase}. {found['url']}".rstrip()
+    except TimedOut:
+        why = f"Not within {asked.options['timeout']:.0f} s."
+        raise Wrong(seen.told_of(why), TIMEOUT) from None
+    if phase != GONE:
+        raise Wrong(seen.told_of(f"{name} was deleted meanwhile."), FAILED)
+    return f"{name} is deleted."
+
+
+def _healed(asked: Asked, state: Endpoint, deadline: float) -> Endpoint:
+    """The state itself, unless it is Failed: then the one after that, or the end."""
+    seen = _Seen(asked)
+    begun = time.monotonic()
+    while state["phase"] == Phase.FAILED:
+        now = time.monotonic()
+        if now - begun > HEAL_S or now > deadline:
+            raise Wrong(f"It has failed.\n{described(state)}", FAILED)
+        asked.client.http.pause(min(0.5, max(deadline - now, 0)))
+        state = seen.of(asked.client.endpoints.get(state["name"]))
+    return state
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Tells each step that has moved, once."""
+
+    asked: Asked
+    last: Endpoint | None = None
+    began: float = field(default_factory=time.monotonic)
+    told: dict[str, str] = field(default_factory=dict)
+    fallback: str = ""
+
+    def of(self, state: Any) -> Endpoint:
+        found: Endpoint = state
+        self.last = found
+        after_s = time.monotonic() - self.began
+        for step in found["steps"]:
+            line = f"{step['state']} {step['message']}".strip()
+            if step["state"] != "waiting" and self.told.get(step["code"]) != line:
+                self.told[step["code"]] = line
+                self.asked.say(f"  {after_s:5.0f} s  {label(step['code'])}: {output.plain(line)}")
+        return found
+
+    def how(self, watch: Watch) -> None:
+        """Once, if the states come another way than they should."""
+        if watch.fallback and self.asked.here is None and not self.fallback:
+            self.fallback = watch.fallback
+            self.asked.say(f"  (asked again and again: {watch.fallback})")
+
+    def told_of(self, why: str) -> str:
+        return why if self.last is None else f"{why}\n{described(self.last)}"

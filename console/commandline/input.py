@@ -1,0 +1,124 @@
+"""What is typed and what is in files, read into data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from console.commandline.context import Wrong
+from console.commandline.exits import NOT_FOUND, REFUSED, USAGE
+from console.core import yaml_reader
+from console.core.yaml_reader import YamlError
+from endpoints.manifests import documents
+from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
+from endpoints.spec.fields import BY_PATH
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def text(path: str) -> str:
+    """Of a file; "-" reads standard input."""
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Wrong(f"{path} cannot be read: {error.strerror}.", USAGE) from error
+    except UnicodeDecodeError as error:
+        raise Wrong(f"{path} is not UTF-8.", USAGE) from error
+
+
+def document(path: str) -> dict[str, Any]:
+    """One object of a JSON or YAML file."""
+    try:
+        data = yaml_reader.read(text(path))
+    except YamlError as error:
+        raise Wrong(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
+    if not isinstance(data, dict):
+        raise Wrong(f"{path} must hold one object with its fields.", USAGE)
+    return data
+
+
+def objects(path: str) -> list[dict[str, Any]]:
+    """All of a file, of the files of a folder, or of standard input."""
+    if path == "-" or not Path(path).is_dir():
+        return _objects(path)
+    files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
+    if not files:
+        raise Wrong(f"{path} holds no file that ends with {', '.join(_ENDINGS)}.", USAGE)
+    return [item for one in files for item in _objects(str(one))]
+
+
+def _objects(path: str) -> list[dict[str, Any]]:
+    try:
+        return documents.read(text(path))
+    except SpecErrors as error:
+        said = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
+        raise Wrong(said, REFUSED) from None
+
+
+def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
+    """Return the row with this id, name or prefix; an id decides before a name.
+
+    `what` names the kind ("key of demo"), `listing` the command that lists them. Raises `Wrong`
+    where nothing or more than one row matches.
+    """
+    known = list(rows)
+    found = [row for row in known if str(row["id"]) == given]
+    found = found or [row for row in known if given in (row["name"], row.get("prefix"))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(row["id"]) for row in found)
+        raise Wrong(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
+    raise Wrong(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
+
+
+def settings(words: list[str]) -> dict[str, Any]:
+    """["cache.l2.enabled=true"] as {"cache": {"l2": {"enabled": True}}}."""
+    flat = {}
+    for path, said in _pairs(words):
+        flat[path] = _value(path, said)
+    return nest(flat)
+
+
+def facts(words: list[str]) -> dict[str, Any]:
+    """["memory_gib=16"] as {"memory_gib": 16}: JSON where it reads as such, else the text."""
+    return {path: _json(said) for path, said in _pairs(words)}
+
+
+def together(*parts: dict[str, Any]) -> dict[str, Any]:
+    """Later parts win."""
+    flat: dict[str, Any] = {}
+    for part in parts:
+        flat |= flatten(part)
+    return nest(flat)
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    found = []
+    for word in words:
+        path, separator, said = word.partition("=")
+        if not separator:
+            raise Wrong(f"--set {word}: write FIELD=VALUE, such as --set replicas=2.", USAGE)
+        found.append((path.strip(), said))
+    return found
+
+
+def _value(path: str, said: str) -> Any:
+    """In the field's own type where it can be read so; else as typed, for the console to refuse."""
+    field = BY_PATH.get(path)
+    if field is None or field.kind is str:
+        return said
+    if field.kind is tuple:
+        return said.split() if said else []
+    return _json(said.lower() if field.kind is bool else said, said)
+
+
+def _json(said: str, otherwise: str | None = None) -> Any:
+    try:
+        return json.loads(said)
+    except ValueError:
+        return said if otherwise is None else otherwise

@@ -1,0 +1,166 @@
+"""`emberline alert ...`: what fires, and the rules that say so."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from console.commandline import alert_clusters, output
+from console.commandline import input as commandline_input
+from console.commandline.context import Asked
+
+_ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
+_RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
+_FIRED = ("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST")
+_FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes one back"
+
+
+def add_to(rooms: Any) -> None:
+    verbs = rooms.add_parser("alert", help="what fires, and the rules that say so").add_subparsers(
+        dest="verb", required=True, metavar="VERB"
+    )
+    listed = verbs.add_parser("list", help="what fires now, or will if it goes on")
+    _of(listed, "only of this endpoint")
+    output.add_output(listed)
+    listed.set_defaults(run=list_all)
+    rules = verbs.add_parser("rules", help="every rule with its numbers")
+    _of(rules, "as they count for this endpoint")
+    output.add_output(rules, names=True)
+    rules.set_defaults(run=list_rules)
+    one = verbs.add_parser("get", help="one rule with all that is set of it")
+    one.add_argument("name")
+    _of(one, "as it counts for this endpoint")
+    one.add_argument(
+        "-o", "--output", choices=(output.YAML, output.JSON), default=output.YAML, help="(yaml)"
+    )
+    one.set_defaults(run=get)
+    said = verbs.add_parser("set", help="numbers of a rule, for all endpoints or for one")
+    said.add_argument("name")
+    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
+    _of(said, "for this endpoint alone")
+    said.set_defaults(run=set_)
+    tried = verbs.add_parser("try", help="how often a rule would have fired; changes nothing")
+    tried.add_argument(
+        "words",
+        nargs="+",
+        metavar="NAME|FIELD=VALUE",
+        help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
+    )
+    _of(tried, "for this endpoint alone")
+    tried.add_argument("--range", choices=("24h", "7d"), default="24h", help="(24h)")
+    output.add_output(tried)
+    tried.set_defaults(run=try_)
+    written = verbs.add_parser("create", help="a rule of your own: expr=... summary=...")
+    written.add_argument("name")
+    written.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="expr, summary, for, ...")
+    written.set_defaults(run=create)
+    back = verbs.add_parser("reset", help="as it was built in; a rule of your own is deleted")
+    back.add_argument("name")
+    _of(back, "as all endpoints have it")
+    back.set_defaults(run=reset)
+    file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
+    file.add_argument("--object", action="store_true", help="as a PrometheusRule")
+    file.set_defaults(run=as_file)
+    alert_clusters.add_to(verbs)
+
+
+def _of(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--endpoint", default="", help=text)
+
+
+def list_all(asked: Asked) -> str:
+    wanted = {"endpoint": asked.options["endpoint"]} if asked.options["endpoint"] else {}
+    found = asked.client.alerts.active(**wanted)
+    return output.rows(found, asked.options["output"], _ALERTS, _alert, none="No alert fires.")
+
+
+def _alert(one: dict[str, Any]) -> tuple[str, ...]:
+    value = "" if one["value"] is None else f"{one['value']:.4g}"
+    return (
+        *(one["state"], one["severity"], one["alert"], one["endpoint"], value),
+        *(output.when(one["since"]), one["summary"]),
+    )
+
+
+def list_rules(asked: Asked) -> str:
+    found = asked.client.alerts.rules(asked.options["endpoint"])
+    key = "rule" if asked.options["endpoint"] else "name"
+    return output.rows(found, asked.options["output"], _RULES, _rule, key=key)
+
+
+def _rule(one: dict[str, Any]) -> tuple[str, ...]:
+    numbers = ", ".join(f"{each['name']} {each['shown']}" for each in one["parameters"])
+    name = one.get("name") or one["rule"]
+    return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
+
+
+def get(asked: Asked) -> str:
+    found = asked.client.alerts.get(asked.name, asked.options["endpoint"])
+    return output.written(found, asked.options["output"])
+
+
+def set_(asked: Asked) -> str:
+    wish = commandline_input.facts(asked.options["fields"])
+    made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
+    return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
+
+
+def try_(asked: Asked) -> str:
+    words: list[str] = asked.options["words"]
+    name = "" if "=" in words[0] else words[0]
+    wish = {
+        **commandline_input.facts(words[1:] if name else words),
+        "range": asked.options["range"],
+    }
+    found = asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
+    if asked.options["output"] != output.TABLE:
+        return output.written(found, asked.options["output"])
+    told = [_verdict("With these numbers", found)]
+    if found["now"] is not None:
+        told.append(_verdict("As it is set now", found["now"]))
+    told += _unknown(found)
+    fired = [one for one in found["about"] if one["times"]]
+    return "\n".join([*told, *([output.table(_FIRED, map(_fired, fired))] if fired else [])])
+
+
+def _verdict(head: str, one: dict[str, Any]) -> str:
+    off = "" if one["enabled"] else ", if it were on"
+    return f"{head}: fired {one['times']} times, for {one['firing_s']} s in all{off}."
+
+
+def _unknown(found: dict[str, Any]) -> list[str]:
+    """What it does not say."""
+    told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
+    if found["unsure"]:
+        told.append(f"{found['unsure']} times more it held too briefly to tell.")
+    whole = {"24h": 86_400, "7d": 604_800}[found["range"]]
+    if found["known_s"] < 0.98 * whole:
+        told.append(f"Prometheus has numbers for {found['known_s']} of {whole} s only.")
+    if found["measured_s"] == 0:
+        told.append("Nothing of what it measures was there.")
+    if found["left"]:
+        told.append(f"{found['left']} groups of endpoints are not in this.")
+    return [*told, *found["missing"]]
+
+
+def _fired(one: dict[str, Any]) -> tuple[str, ...]:
+    last = f"{output.when(one['last'])}{' (still)' if one['firing'] else ''}"
+    return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
+
+
+def create(asked: Asked) -> str:
+    wish = {"name": asked.name, **commandline_input.facts(asked.options["fields"])}
+    made = asked.client.alerts.create(wish)
+    return f"{made['name']} is written. Prometheus reads it within seconds."
+
+
+def reset(asked: Asked) -> str:
+    asked.client.alerts.reset(asked.name, asked.options["endpoint"])
+    whose = f" of {asked.options['endpoint']}" if asked.options["endpoint"] else ""
+    return f"{asked.name}{whose} is reset."
+
+
+def as_file(asked: Asked) -> str:
+    found = asked.client.alerts.file()
+    text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
+    return text.rstrip()

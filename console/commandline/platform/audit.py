@@ -1,0 +1,68 @@
+"""`emberline audit`: who did what, latest last; and whether the log is as it was written.
+
+`audit verify` has exit code 1 where a row was changed. It runs on the console's own machine, as do
+`prune` and `reseal`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import Asked, Wrong
+from console.commandline.exits import USAGE
+
+_HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
+_FILTERS = {
+    "actor": "who, by the whole name",
+    "verb": "what, from its beginning",
+    "target": "on what, from its beginning: endpoint/demo",
+    "team": "of this team, by its slug",
+    "since": "from this moment on: 2026-01-31T12:00:00Z",
+    "until": "before this moment",
+}
+
+
+def add_to(rooms: Any) -> None:
+    parser = rooms.add_parser("audit", help="who did what, latest last; verify the log")
+    text = "verify: every seal; prune: delete old rows; reseal: accept the rows as they are"
+    parser.add_argument("verb", nargs="?", choices=("verify", "prune", "reseal"), help=text)
+    parser.add_argument("--head", default="", help="verify: the head an earlier run printed")
+    parser.add_argument("--before", default="", help="prune: rows older than this day, 2026-01-31")
+    for name, text in _FILTERS.items():
+        parser.add_argument(f"--{name}", default="", help=text)
+    parser.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
+    output.add_output(parser)
+    parser.set_defaults(run=audit)
+
+
+def audit(asked: Asked) -> str:
+    verb = asked.options["verb"]
+    if verb:
+        if asked.here is None:
+            raise Wrong(f"audit {verb} runs on the console's own machine: run it there.", USAGE)
+        return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
+    rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
+    latest = list(islice(rows, max(asked.options["limit"], 0)))
+    none = "Nothing of that kind is on the trail."
+    return output.rows(reversed(latest), asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    changes = "; ".join(f"{field}: {_pair(pair)}" for field, pair in sorted(row["changes"].items()))
+    shown = changes if len(changes) <= 100 else f"{changes[:99]}…"
+    return (
+        output.when(row["at"]),
+        row["actor"],
+        row["verb"],
+        row["target"],
+        shown,
+        row.get("note", ""),
+    )
+
+
+def _pair(pair: Any) -> str:
+    if isinstance(pair, list) and len(pair) == 2:
+        return f"{output.short(pair[0], 30)} -> {output.short(pair[1], 30)}"
+    return output.short(pair, 30)

@@ -1,0 +1,181 @@
+"""`emberline cluster ...`: where endpoints can be placed.
+
+`check` asks the cluster now and its exit code is the verdict: 0 ready, 1 rights are missing, 2 it
+does not answer or is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.client import NotFound
+from console.client.documents import Cluster
+from console.commandline import input as commandline_input
+from console.commandline import output
+from console.commandline.context import Answer, Asked, Wrong
+from console.commandline.exits import NOT_FOUND, USAGE
+
+KINDS = ("in-cluster", "kubeconfig", "context")
+REACHES = ("pods", "api")
+_VERDICTS = {"Ready": 0, "Degraded": 1}
+_NO_ANSWER = 2
+_HEAD = ("NAME", "PHASE", "KIND", "NAMESPACE", "VERSION", "WHY")
+_FACTS = ("kind", "context", "namespace", "reach")
+
+
+def add_to(rooms: Any) -> None:
+    verbs = rooms.add_parser("cluster", help="clusters endpoints can be placed in").add_subparsers(
+        dest="verb", required=True, metavar="VERB"
+    )
+    shown = verbs.add_parser("list", help="every cluster with what was last seen of it")
+    output.add_output(shown, names=True)
+    shown.set_defaults(run=listed)
+    one = verbs.add_parser("get", help="what a cluster can carry, as last seen")
+    one.add_argument("name")
+    output.add_output(one)
+    one.set_defaults(run=get)
+    adding = verbs.add_parser("add", help="let the console use a cluster")
+    adding.add_argument("name")
+    adding.add_argument("--kind", choices=KINDS, default="kubeconfig", help="how it is reached")
+    _add_facts(adding)
+    adding.set_defaults(run=add)
+    changing = verbs.add_parser("update", help="another kubeconfig, context, namespace or reach")
+    changing.add_argument("name")
+    _add_facts(changing)
+    changing.set_defaults(run=update, kind=None)
+    checking = verbs.add_parser("check", help="ask a cluster now what it can carry")
+    checking.add_argument("name")
+    output.add_output(checking)
+    checking.set_defaults(run=check)
+    role = verbs.add_parser("role", help="print the Role that grants what is missing")
+    role.add_argument("name")
+    role.add_argument(
+        "--namespace", default="", help="for that one, and whole, whatever is granted already"
+    )
+    role.add_argument(
+        "--follow", action="store_true", help="with what following its objects needs, and whole"
+    )
+    role.set_defaults(run=print_role)
+    removing = verbs.add_parser("remove", help="forget a cluster that nothing uses")
+    removing.add_argument("name")
+    removing.set_defaults(run=remove)
+    verbs.add_parser("rekey", help="the same as `emberline rekey`").set_defaults(run=rekey)
+
+
+def add_room(rooms: Any) -> None:
+    """Kubeconfigs were the first secrets that were sealed, hence its other name."""
+    text = "seal every kept secret anew with the first key (on the console's own machine)"
+    rooms.add_parser("rekey", help=text).set_defaults(run=rekey)
+
+
+def _add_facts(parser: Any) -> None:
+    parser.add_argument("--kubeconfig", metavar="FILE", help='"-" reads standard input')
+    parser.add_argument("--context", help="of the kubeconfig; default: its current one")
+    parser.add_argument("--namespace", help="where endpoints go which name none")
+    parser.add_argument("--reach", choices=REACHES, help="what the console can connect to")
+
+
+def listed(asked: Asked) -> str:
+    none = "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE"
+    found = asked.client.clusters.list()
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(one: Cluster) -> tuple[str, ...]:
+    version = one["server_version"] or "-"
+    return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
+
+
+def get(asked: Asked) -> str:
+    found = _found(asked)
+    form = asked.options["output"]
+    return "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
+
+
+def add(asked: Asked) -> str:
+    made = asked.client.clusters.add(asked.name, _facts(asked))
+    name = made["name"]
+    return f"Cluster {name} is added. See what it can carry: emberline cluster check {name}"
+
+
+def update(asked: Asked) -> str:
+    changed = asked.client.clusters.change(asked.name, _facts(asked))
+    return f"Cluster {changed['name']} is changed. What runs there goes on."
+
+
+def _facts(asked: Asked) -> dict[str, Any]:
+    options = asked.options
+    facts = {key: options[key] for key in _FACTS if options[key] is not None}
+    if options["kubeconfig"]:
+        facts["kubeconfig"] = commandline_input.text(options["kubeconfig"])
+    return facts
+
+
+def check(asked: Asked) -> Answer:
+    try:
+        found = asked.client.clusters.check(asked.name)
+    except NotFound:
+        raise Wrong(_unknown(asked), _NO_ANSWER) from None
+    form = asked.options["output"]
+    text = "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
+    return Answer(text, _VERDICTS.get(found["phase"], _NO_ANSWER))
+
+
+def _told(found: Cluster) -> Iterator[str]:
+    yield f"{found['name']}: {found['phase']} ({found['reason']})"
+    if found["message"]:
+        yield found["message"]
+    if not found["seen_at"]:
+        return
+    seen = f"{output.when(found['seen_at'])} UTC, {output.age(found['seen_at'])} ago"
+    yield f"  seen {seen}" if found["phase"] in _VERDICTS else f"It answered last at {seen}:"
+    yield f"  Kubernetes {found['server_version']}"
+    for one in found["capabilities"]:
+        mark = "?" if one["unsure"] else "+" if one["present"] else "-"
+        told = one["detail"] or f"{one['why_not']} {one['remedy']}"
+        yield f"  {mark} {one['title']}: {told}"
+    for pool in found["node_pools"]:
+        free = "unknown" if pool["gpus_free"] is None else str(pool["gpus_free"])
+        gpus = f", {free} of {pool['gpus']} x {pool['gpu']} free" if pool["gpus"] else ""
+        yield f"  {pool['ready']}/{pool['nodes']} x {pool['instance_type'] or 'unnamed'}{gpus}"
+    for right in found["rights"].get("missing", ()):
+        what = "may not (optional)" if right["optional"] else "may not"
+        where = f" in {right['namespace']}" if right["namespace"] else ""
+        group = f".{right['group']}" if right["group"] else ""
+        title = f"{right['resource']}{group}"
+        yield f"  {what} {', '.join(right['verbs'])} {title}{where}: {right['lost']}"
+
+
+def print_role(asked: Asked) -> str:
+    options = asked.options
+    try:
+        return asked.client.clusters.role(
+            asked.name, namespace=options["namespace"], follow=options["follow"]
+        ).rstrip()
+    except NotFound:
+        raise Wrong(_unknown(asked), NOT_FOUND) from None
+
+
+def remove(asked: Asked) -> str:
+    _found(asked)
+    asked.client.clusters.remove(asked.name)
+    return f"Cluster {asked.name} is forgotten, with its credentials."
+
+
+def rekey(asked: Asked) -> str:
+    if asked.here is None:
+        raise Wrong("The keys are on the console's own machine: run it there.", USAGE)
+    return asked.here.rekey()
+
+
+def _found(asked: Asked) -> Cluster:
+    try:
+        return asked.client.clusters.get(asked.name)
+    except NotFound:
+        raise Wrong(_unknown(asked), NOT_FOUND) from None
+
+
+def _unknown(asked: Asked) -> str:
+    known = ", ".join(one["name"] for one in asked.client.clusters.list()) or "none yet"
+    return f"There is no cluster {asked.name}. There are: {known}."

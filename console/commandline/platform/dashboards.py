@@ -1,0 +1,64 @@
+"""`emberline dashboards ...`: the boards, and the rules beside them, for one's own Grafana."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from console.client.documents import ExportedFile, GrafanaDashboard
+from console.commandline import output
+from console.commandline.context import Asked, Wrong
+from console.commandline.exits import FAILED
+
+_HEAD = ("UID", "PANELS", "TITLE")
+
+
+def add_to(rooms: Any) -> None:
+    text = "boards and rules for a Grafana of your own"
+    verbs = rooms.add_parser("dashboards", help=text).add_subparsers(
+        dest="verb", required=True, metavar="VERB"
+    )
+    listed = verbs.add_parser("list", help="all dashboards")
+    output.add_output(listed, names=True)
+    listed.set_defaults(run=list_all)
+    one = verbs.add_parser("get", help="one dashboard, as Grafana imports it")
+    one.add_argument("uid")
+    one.set_defaults(run=get)
+    out = verbs.add_parser("export", help="write dashboards, alert rules and recording rules")
+    out.add_argument("--to", required=True, metavar="FOLDER", help="made when it is not there")
+    out.add_argument("--recorded", action="store_true", help="for fleets of hundreds of workers")
+    out.set_defaults(run=export)
+
+
+def list_all(asked: Asked) -> str:
+    found = asked.client.grafana.list()
+    return output.rows(found, asked.options["output"], _HEAD, _cells, key="uid")
+
+
+def get(asked: Asked) -> str:
+    return output.written(asked.client.grafana.get(asked.options["uid"]), output.JSON)
+
+
+def export(asked: Asked) -> str:
+    """Files of that name are replaced; others in the folder stay."""
+    folder = Path(asked.options["to"])
+    files = asked.client.grafana.export(recorded=asked.options["recorded"])
+    try:
+        for file in files:
+            _write(folder, file)
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}", FAILED) from None
+    return "\n".join(str(folder / file["path"]) for file in files)
+
+
+def _write(folder: Path, file: ExportedFile) -> None:
+    path = PurePosixPath(file["path"])
+    if path.is_absolute() or ".." in path.parts:  # a console is not to write elsewhere
+        raise Wrong(f"The console names a file outside the folder: {path}.", FAILED)
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(file["text"], encoding="utf-8")
+
+
+def _cells(one: GrafanaDashboard) -> tuple[str, ...]:
+    return one["uid"], str(one["panels"]), one["title"]

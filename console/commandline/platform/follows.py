@@ -1,0 +1,64 @@
+"""`emberline follow ...`: namespaces whose objects say what endpoints there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import Asked, Wrong
+from console.commandline.exits import NOT_FOUND
+
+_HEAD = ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY")
+
+
+def add_to(rooms: Any) -> None:
+    verbs = rooms.add_parser(
+        "follow", help="make endpoints of InferenceEndpointConfig objects of a namespace"
+    ).add_subparsers(dest="verb", required=True, metavar="VERB")
+    shown = verbs.add_parser("list", help="followed namespaces")
+    output.add_output(shown)
+    shown.set_defaults(run=listed)
+    adding = verbs.add_parser("add", help="install the definition and follow a namespace")
+    _place(adding)
+    adding.add_argument(
+        "--foreign", action="store_true", help="also where somebody else installed the definition"
+    )
+    adding.set_defaults(run=add)
+    removing = verbs.add_parser("remove", help="let its objects go; their endpoints stay")
+    _place(removing)
+    removing.set_defaults(run=remove)
+
+
+def _place(parser: Any) -> None:
+    parser.add_argument("cluster")
+    parser.add_argument("namespace")
+
+
+def listed(asked: Asked) -> str:
+    none = "No namespace is followed. Follow one: emberline follow add CLUSTER NAMESPACE"
+    found = asked.client.follows.list()
+    return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    why = f"{row['reason']} {row['message']}".strip()
+    return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
+
+
+def add(asked: Asked) -> str:
+    options = asked.options
+    made = asked.client.follows.add(
+        options["cluster"], options["namespace"], foreign=options["foreign"]
+    )
+    return f"{made['cluster']}/{made['namespace']} is followed. See: emberline follow list"
+
+
+def remove(asked: Asked) -> str:
+    cluster, namespace = asked.options["cluster"], asked.options["namespace"]
+    for row in asked.client.follows.list():
+        if (row["cluster"], row["namespace"]) == (cluster, namespace):
+            asked.client.follows.remove(row["id"])
+            text = f"{cluster}/{namespace} is let go."
+            return f"{text} Its endpoints stay, and are the console's own."
+    text = f"{cluster}/{namespace} is not followed. See what is: emberline follow list"
+    raise Wrong(text, NOT_FOUND)

@@ -1,0 +1,126 @@
+"""`emberline silence ...` and `emberline receiver ...`: who is told of alerts, and when not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import Answer, Asked
+from console.commandline.exits import FAILED
+
+_SILENCES = ("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY")
+_RECEIVERS = ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED")
+
+
+def add_to(rooms: Any) -> None:
+    _silences(rooms.add_parser("silence", help="alerts nobody is told of for a while"))
+    _receivers(rooms.add_parser("receiver", help="who is told of alerts"))
+
+
+def _silences(room: Any) -> None:
+    verbs = room.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listed = verbs.add_parser("list", help="those which hold now or later")
+    listed.add_argument("--all", action="store_true", help="also those which have ended")
+    output.add_output(listed, names=True)
+    listed.set_defaults(run=list_silences)
+    made = verbs.add_parser("add", help="silence the alerts that meet all conditions")
+    made.add_argument(
+        *("conditions",),
+        nargs="+",
+        metavar="LABEL=VALUE",
+        help="or !=, =~, !~, as in endpoint=chat",
+    )
+    made.add_argument("--for", dest="duration", default="2h", help="such as 30m, 2h (that), 1d")
+    made.add_argument("--comment", required=True, help="why: whoever wonders reads it")
+    made.set_defaults(run=add_silence)
+    changed = verbs.add_parser("edit", help="what is left out stays")
+    changed.add_argument("id")
+    changed.add_argument(
+        "conditions", nargs="*", metavar="LABEL=VALUE", help="instead of those it has"
+    )
+    changed.add_argument("--for", dest="duration", help="from now on, such as 30m, 2h, 1d")
+    changed.add_argument("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
+    changed.add_argument("--comment", help="why")
+    changed.set_defaults(run=edit_silence)
+    over = verbs.add_parser("expire", help="end one now")
+    over.add_argument("id")
+    over.set_defaults(run=expire)
+
+
+def _receivers(room: Any) -> None:
+    verbs = room.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listed = verbs.add_parser("list", help="all receivers")
+    output.add_output(listed, names=True)
+    listed.set_defaults(run=list_receivers)
+    tried = verbs.add_parser("test", help="send one a test, now")
+    tried.add_argument("name")
+    tried.set_defaults(run=try_receiver)
+    file = verbs.add_parser("file", help="receivers and routes as a part of alertmanager.yml")
+    file.add_argument("--object", action="store_true", help="as an AlertmanagerConfig")
+    file.set_defaults(run=as_file)
+
+
+def list_silences(asked: Asked) -> str:
+    filters = {} if asked.options["all"] else {"state": ["active", "pending"]}
+    found = asked.client.silences.list(**filters)
+    none = "Nothing is silenced."
+    return output.rows(found, asked.options["output"], _SILENCES, _cells, none=none, key="id")
+
+
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+    alerts = ", ".join(one["matchers"])
+    return (
+        *(one["id"], one["state"], alerts),
+        *(output.when(one["ends_at"]), one["author"], one["comment"]),
+    )
+
+
+def add_silence(asked: Asked) -> str:
+    facts = {
+        "matchers": asked.options["conditions"],
+        "duration": asked.options["duration"],
+        "comment": asked.options["comment"],
+    }
+    return _told(asked.client.silences.add(facts))
+
+
+def _told(made: dict[str, Any]) -> str:
+    alerts = ", ".join(made["matchers"])
+    return f"{made['id']} silences {alerts} until {output.when(made['ends_at'])}."
+
+
+def edit_silence(asked: Asked) -> str:
+    given = {name: asked.options[name] for name in ("duration", "ends_at", "comment")}
+    facts = {name: value for name, value in given.items() if value is not None}
+    if asked.options["conditions"]:
+        facts["matchers"] = asked.options["conditions"]
+    return _told(asked.client.silences.change(asked.options["id"], facts))
+
+
+def expire(asked: Asked) -> str:
+    asked.client.silences.expire(asked.options["id"])
+    return "The silence is ended."
+
+
+def list_receivers(asked: Asked) -> str:
+    none = "Nobody is told of alerts. Add a receiver under Alerts, Receivers."
+    found = asked.client.receivers.list()
+    return output.rows(found, asked.options["output"], _RECEIVERS, _facts, none=none)
+
+
+def _facts(one: dict[str, Any]) -> tuple[str, ...]:
+    words = ("yes" if one[name] else "no" for name in ("enabled", "signed"))
+    return (one["name"], one["kind"], one["shown"], *words)
+
+
+def try_receiver(asked: Asked) -> str | Answer:
+    sent = asked.client.receivers.test(asked.name)
+    if sent["state"] == "sent":
+        return f"{asked.name} has taken the test."
+    return Answer(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
+
+
+def as_file(asked: Asked) -> str:
+    found = asked.client.receivers.file()
+    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
+    return text.rstrip()

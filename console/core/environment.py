@@ -1,0 +1,355 @@
+"""The environment of a console process, read once into typed facts.
+
+Promises that a wrong value stops the start with a sentence naming the variable, what it held and
+what to do; that every secret may come from a file (`NAME_FILE`) and that secrets this machine makes
+for itself are random, made once and readable by their owner only. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from console.core import outbound
+
+WORKER_KINDS = ("vllm", "simulated")
+PROVISIONERS = ("local", "fake", "kubernetes")
+BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
+_MIN_KEY = 32
+_DURATION = re.compile(r"[1-9][0-9]{0,5}[hdwy]")
+_SIZE = re.compile(r"0|[1-9][0-9]{0,5}(MB|GB|TB)")
+KEYS = ("file", "database")
+LOG_FORMATS = ("line", "json")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("", "0", "false", "no", "off")
+
+
+class SettingError(ValueError):
+    """A variable holds something that cannot be used; the text says what to write instead."""
+
+    def __init__(self, name: str, value: str, remedy: str) -> None:
+        super().__init__(f"{name}={value!r} cannot be used: {remedy}")
+        self.name = name
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusLogin:
+    """How PROMETHEUS_URL lets the console in. Files are read when they are used, since tokens in
+    them are renewed."""
+
+    auth: str = "none"
+    username: str = ""
+    secret: str = field(default="", repr=False)
+    secret_file: Path | None = None
+    tenant: str = ""
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much the Prometheus of this machine remembers, in its own words; whichever limit is met
+    first. `size` "0" is none."""
+
+    time: str = "30d"
+    size: str = "10GB"
+
+    def __str__(self) -> str:
+        return f"{self.time}, {self.size} at most" if self.size != "0" else self.time
+
+
+@dataclass(frozen=True, slots=True)
+class Emberline:
+    """What every room may ask about this installation (`settings.EMBERLINE`)."""
+
+    var: Path
+    workers: str
+    redis_url: str = field(repr=False)  # may hold a password
+    prometheus_url: str
+    prometheus_login: PrometheusLogin
+    prometheus_embedded: bool  # this machine runs it
+    prometheus_retention: Retention  # of the one this machine runs
+    alertmanager_url: str  # of the Alertmanager beside that Prometheus, "" for none
+    metrics_secrets: Path  # the folder with files of secrets which metrics sources may name
+    targets_token_file: Path
+    host: str
+    port: int
+    provisioner: str
+    vllm_python: Path
+    install_id: str
+    alert_objects: tuple[str, ...]
+    alert_object_labels: tuple[tuple[str, str], ...]
+    worker_image: str
+    engine_image: str
+    encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
+    static_root: Path
+    l2_password_file: Path
+    l2_secrets: Path  # the folder with files which endpoints may name for a Redis of their own
+    keys: str  # where the console keeps its own keys of endpoints
+    admin: str  # HOST:PORT of this process's own metrics and health, "" for none
+    log_format: str
+    log_level: str
+    public_url: str  # where people reach the console, for links in alerts; "" where not known
+    outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
+
+    @property
+    def secrets(self) -> Path:
+        return self.var / "secrets"
+
+
+def text(env: Mapping[str, str], name: str, default: str = "") -> str:
+    """The variable, or the content of the file named by `<name>_FILE`."""
+    path = env.get(f"{name}_FILE", "")
+    if not path:
+        return env.get(name, default).strip()
+    if env.get(name):
+        raise SettingError(f"{name}_FILE", path, f"{name} is set too; keep only one of the two")
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        remedy = f"the file cannot be read ({error.strerror}); correct the path or its rights"
+        raise SettingError(f"{name}_FILE", path, remedy) from error
+
+
+def flag(env: Mapping[str, str], name: str) -> bool:
+    value = env.get(name, "").strip().lower()
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise SettingError(name, value, "write 1 or 0")
+
+
+def choice(env: Mapping[str, str], name: str, default: str, options: tuple[str, ...]) -> str:
+    value = text(env, name, default) or default
+    if value not in options:
+        raise SettingError(name, value, f"write one of: {', '.join(options)}")
+    return value
+
+
+def port(env: Mapping[str, str], name: str, default: int) -> int:
+    value = text(env, name) or str(default)
+    if not value.isdecimal() or not 0 < int(value) < 65536:
+        raise SettingError(name, value, "write a port number from 1 to 65535")
+    return int(value)
+
+
+def log_level(env: Mapping[str, str]) -> str:
+    name = "EMBERLINE_LOG_LEVEL"
+    return choice({name: text(env, name).upper()}, name, "INFO", LOG_LEVELS)
+
+
+def address(env: Mapping[str, str], name: str) -> str:
+    """HOST:PORT, or "" when nothing shall listen."""
+    value = text(env, name)
+    host, _, number = value.rpartition(":")
+    if value and not (host and number.isdecimal() and 0 < int(number) < 65536):
+        raise SettingError(name, value, "write HOST:PORT, as in 0.0.0.0:9100")
+    return value
+
+
+def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
+    """The URL called `name`, with the secret called `password` put into it where both are given:
+    so the URL may stand in the open, and a password may hold any character."""
+    url, secret = text(env, name), text(env, password)
+    if not secret:
+        return url
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise SettingError(password, "...", f"{name} names no host to use it for; set {name} too")
+    if parts.password:
+        raise SettingError(password, "...", f"{name} holds a password too; keep only one")
+    who, _, where = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{who}:{quote(secret, safe='')}@{where}"))
+
+
+def words(env: Mapping[str, str], name: str) -> list[str]:
+    """A comma-separated list, empty items dropped."""
+    return [item.strip() for item in text(env, name).split(",") if item.strip()]
+
+
+def own_secret(path: Path, length: int = 48) -> str:
+    """The secret in the file, made on first need; of two processes racing, both get the same."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(length), encoding="utf-8")
+        try:
+            os.link(draft, path)  # fails when another process was first: never overwrites
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text(encoding="utf-8").strip()
+
+
+def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
+    """Those of the environment, one a line or by spaces; without any, this machine's own."""
+    given = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
+    if any(len(key) < _MIN_KEY for key in given):
+        remedy = f"write at least {_MIN_KEY} random characters, as `openssl rand -hex 32` does"
+        raise SettingError("EMBERLINE_ENCRYPTION_KEY", "(hidden)", remedy)
+    return given or (own_secret(path, 32),)
+
+
+def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
+    """By what is given: a bearer token, a user with a password, a client's certificate, or AWS."""
+    ways = {
+        "bearer": ("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_BEARER_TOKEN_FILE"),
+        "basic": ("PROMETHEUS_USERNAME",),
+        "mtls": ("PROMETHEUS_CERT_FILE",),
+        "sigv4": ("PROMETHEUS_SIGV4_REGION",),
+    }
+    chosen = [way for way, names in ways.items() if any(env.get(name) for name in names)]
+    if len(chosen) > 1:
+        name = ways[chosen[1]][0]
+        remedy = f"{ways[chosen[0]][0]} is given too; keep one way to log in"
+        raise SettingError(name, "...", remedy)
+    way = chosen[0] if chosen else "none"
+    secret = {"bearer": "PROMETHEUS_BEARER_TOKEN", "basic": "PROMETHEUS_PASSWORD"}.get(way, "")
+    if secret and env.get(secret) and env.get(f"{secret}_FILE"):
+        raise SettingError(secret, "...", f"{secret}_FILE is given too; keep only one of the two")
+    return PrometheusLogin(
+        auth=way,
+        username=text(env, "PROMETHEUS_USERNAME"),
+        secret=env.get(secret, "").strip(),
+        secret_file=_given(env, f"{secret}_FILE") if secret else None,
+        tenant=text(env, "PROMETHEUS_TENANT"),
+        ca_file=_given(env, "PROMETHEUS_CA_FILE"),
+        certificate_file=_given(env, "PROMETHEUS_CERT_FILE"),
+        key_file=_given(env, "PROMETHEUS_KEY_FILE"),
+        region=text(env, "PROMETHEUS_SIGV4_REGION"),
+    )
+
+
+def retention(env: Mapping[str, str]) -> Retention:
+    """A wrong one would keep Prometheus from starting, and its log is not where people look."""
+    kept = Retention(
+        text(env, "EMBERLINE_PROMETHEUS_RETENTION") or Retention().time,
+        text(env, "EMBERLINE_PROMETHEUS_RETENTION_SIZE") or Retention().size,
+    )
+    if not _DURATION.fullmatch(kept.time):
+        remedy = "write a number and h, d, w or y, as in 30d"
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION", kept.time, remedy)
+    if not _SIZE.fullmatch(kept.size):
+        remedy = "write a number and MB, GB or TB, as in 10GB, or 0 for no limit"
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION_SIZE", kept.size, remedy)
+    return kept
+
+
+def load(env: Mapping[str, str], repo: Path) -> Emberline:
+    """All of it, or `SettingError`."""
+    var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
+    broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
+    broker = _certified(broker) or "redis://127.0.0.1:6379/0"
+    if not broker.startswith(BROKER_SCHEMES):
+        shown = broker.split("://", 1)[0] + "://..."
+        raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
+    python = text(env, "EMBERLINE_VLLM_PYTHON")
+    provisioner = choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS)
+    # Pods of a console have no folder in common.
+    keys = "database" if provisioner == "kubernetes" else "file"
+    return Emberline(
+        var=var,
+        workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
+        redis_url=broker,
+        prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
+        prometheus_login=prometheus_login(env),
+        prometheus_embedded=flag(env, "EMBERLINE_PROMETHEUS_EMBEDDED"),
+        prometheus_retention=retention(env),
+        alertmanager_url=text(env, "ALERTMANAGER_URL").rstrip("/"),
+        metrics_secrets=_path(env, "EMBERLINE_METRICS_SECRETS", var / "secrets" / "metrics"),
+        targets_token_file=_path(
+            env, "EMBERLINE_TARGETS_TOKEN_FILE", var / "secrets/targets_token"
+        ),
+        host=text(env, "EMBERLINE_HOST") or "127.0.0.1",
+        port=port(env, "EMBERLINE_PORT", 8000),
+        provisioner=provisioner,
+        vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
+        worker_image=text(env, "EMBERLINE_WORKER_IMAGE"),
+        engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),
+        encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
+        install_id=text(env, "EMBERLINE_INSTALL_ID")
+        or own_secret(var / "secrets" / "install_id", 9),
+        alert_objects=_alert_objects(env),
+        alert_object_labels=_labels(env, "EMBERLINE_ALERT_OBJECT_LABELS"),
+        static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
+        l2_password_file=_path(env, "EMBERLINE_L2_PASSWORD_FILE", var / "secrets/l2_password"),
+        l2_secrets=_l2_secrets(env, var),
+        keys=choice(env, "EMBERLINE_KEYS", keys, KEYS),
+        admin=address(env, "EMBERLINE_ADMIN"),
+        log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
+        log_level=log_level(env),
+        public_url=_public_url(env),
+        outbound_allow=_outbound_allow(env),
+    )
+
+
+def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
+    try:
+        return tuple(map(outbound.parse_allowed, words(env, outbound.SETTING)))
+    except ValueError as error:
+        remedy = f"write addresses or networks, each with :PORT if wished ({error})"
+        raise SettingError(outbound.SETTING, text(env, outbound.SETTING), remedy) from None
+
+
+def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
+    """People name files of this folder: none of the console's own may be below it."""
+    name = "EMBERLINE_L2_SECRETS"
+    folder = _path(env, name, var / "secrets" / "l2").resolve()
+    own = [var / "secrets", *(Path(env[one]) for one in env if one.endswith("_FILE") and env[one])]
+    for path in own:
+        if path.resolve().is_relative_to(folder):
+            remedy = f"{path} is inside it; name a folder which holds nothing of the console's own"
+            raise SettingError(name, str(folder), remedy)
+    return folder
+
+
+def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:
+    """What is kept of alerts in the cluster the console runs in, before anybody has said."""
+    given = tuple(filter(None, text(env, "EMBERLINE_ALERT_OBJECTS").split(",")))
+    if not set(given) <= {"rules", "receivers"}:
+        raise SettingError("EMBERLINE_ALERT_OBJECTS", ",".join(given), "write rules,receivers")
+    return given
+
+
+def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
+    pairs = [pair.partition("=") for pair in text(env, name).split(",") if pair]
+    if any(not separator for _, separator, _ in pairs):
+        raise SettingError(name, text(env, name), "write NAME=VALUE,NAME=VALUE")
+    return tuple((key.strip(), value.strip()) for key, _, value in pairs)
+
+
+def _public_url(env: Mapping[str, str]) -> str:
+    """As people type it; alerts lead to it from wherever they are read."""
+    given = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
+    if given and (urlsplit(given).scheme not in ("http", "https") or not urlsplit(given).hostname):
+        raise SettingError("EMBERLINE_PUBLIC_URL", given, "write https://HOST")
+    return given
+
+
+def _certified(url: str) -> str:
+    """TLS means a certificate that is looked at; Celery asks that the URL says so."""
+    if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
+
+
+def _given(env: Mapping[str, str], name: str) -> Path | None:
+    value = env.get(name, "").strip()
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
+    given = env.get(name, "").strip()
+    return Path(given).expanduser().absolute() if given else default

@@ -1,0 +1,366 @@
+"""`make up` and `make down`: the order of the steps, and their messages.
+
+A second `up` finds everything as it was. One that was killed is finished by the next, since every
+step checks its own fact. A failed step names its remedy and leaves nothing running. The admin's
+password is shown once and stored nowhere in clear.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from console.core import disk
+from console.core import environment as settings
+from console.launcher import lock, processes, runtime_environment, stack, tools, vllm_environment
+from console.launcher.layout import (
+    ROOT,
+    Layout,
+    read_facts,
+    remembered_port,
+    write_facts,
+)
+from console.launcher.processes import Services
+from console.launcher.progress import StepFailed, die_with_launcher, run, say, step
+from console.processkit.files import write_private
+from console.provisioners.local import ports, state
+
+READY_DEADLINE_S = 600
+
+
+def up(layout: Layout, *, detach: bool) -> int:
+    """Set everything up and run it. In the foreground until Ctrl-C, unless `detach`."""
+    if _is_set_up(layout):
+        say("Emberline is running already.")
+        _summary(layout)
+        return 0
+    started = time.monotonic()
+    _check_disk(layout)
+    layout.prepare()
+    # Two at once would each take the other's processes for leftovers.
+    with lock.held(layout, "up"):
+        return _up(layout, started, detach=detach)
+
+
+def _is_set_up(layout: Layout) -> bool:
+    """Whether the supervisord that runs is the one whose `up` came to its end."""
+    pid = runtime_environment.supervisor_pid(layout)
+    return bool(pid) and read_facts(layout).get("completed") == pid and stack.is_running(layout)
+
+
+def _check_disk(layout: Layout) -> None:
+    """Its steps would fail one by one, each in words of its own."""
+    layout.var.mkdir(parents=True, exist_ok=True)
+    found = disk.look(layout.var)
+    if found.state is disk.DiskState.FULL:
+        raise StepFailed(f"The disk of {layout.var} is full: {found.text}. {found.remedy}")
+    if found.state is disk.DiskState.LOW:
+        say(f"  ! The disk of {layout.var} is almost full: {found.text}.")
+
+
+def _up(layout: Layout, started: float, *, detach: bool) -> int:
+    _stop_on_signals()
+    resumed = stack.is_running(layout)
+    if resumed:
+        say("Emberline runs; its setup was interrupted and is resumed")
+        runtime_environment.bind(layout, runtime_environment.supervisor_pid(layout))
+        services = Services.from_facts(read_facts(layout))
+    else:
+        services = _clean_and_prepare(layout)
+    ready = False
+    try:
+        supervisor = None if resumed else _start(layout, services)
+        _wait_for_console(services)
+        say("Emberline: running")
+        _seed_and_wait(layout)
+        write_facts(layout, completed=runtime_environment.supervisor_pid(layout))
+        _summary(layout)
+        ready = True
+        say(f"Ready after {time.monotonic() - started:.0f} s.")
+        if detach or supervisor is None:
+            return 0
+        say("Ctrl-C (or `make down` in another terminal) stops everything.")
+        return _wait_for_end(layout, supervisor)
+    except KeyboardInterrupt:
+        if resumed:  # its endpoints may have served for days
+            say("Emberline runs on; `make down` stops it.")
+            return 130
+        return _down(layout) if ready else _down(layout) or 130
+    except StepFailed:
+        if not resumed:
+            _down(layout)
+        raise
+
+
+def _clean_and_prepare(layout: Layout) -> Services:
+    say("Emberline: setting up")
+    # First of all: what outlived its supervisord still holds our ports.
+    for line in stack.kill_leftovers(layout):
+        say(f"  killed, left by an earlier run: {line}")
+    runtime_environment.forget(layout)
+    write_facts(layout, completed=0)
+    return _prepare(layout)
+
+
+def _stop_on_signals() -> None:
+    """A closed terminal and a TERM end it as Ctrl-C does; `nohup` keeps its meaning."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def down(layout: Layout) -> int:
+    """Stop everything, also an `up` that is at work; 0 when nothing is left, even if something had
+    to be killed."""
+    if not layout.run.is_dir():
+        say("Nothing runs.")
+        return 0
+    with lock.taken_over(layout) as ended:
+        return _down(layout, ended=ended)
+
+
+def _down(layout: Layout, *, ended: bool = False) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    runtime_environment.forget(layout)
+    if not runtime_environment.supervisor_pid(layout) and not stack.leftovers(layout):
+        say("Everything is stopped." if ended else "Nothing runs.")
+        return 0
+    say("Stopping; streams may finish.")
+    for line in stack.stop(layout):
+        say(f"  killed: {line}")
+    say("Everything is stopped. `make up` brings it back as it was.")
+    return 0
+
+
+def prepare(layout: Layout) -> bool:
+    """The vLLM environment and the demo model. False if workers are to be simulated."""
+    layout.prepare()
+    if os.environ.get("WORKERS", "vllm") == "simulated":
+        return False
+    vllm_environment.prepare(layout)
+    return True
+
+
+def _prepare(layout: Layout) -> Services:
+    layout.prepare()
+    workers = _workers(layout)
+    for name in ("django_secret_key", "l2_password", "targets_token"):
+        settings.own_secret(layout.secrets / name)
+    services = Services(
+        host=os.environ.get("EMBERLINE_HOST", "127.0.0.1"),
+        port=_port(),
+        workers=workers,
+        valkey=_valkey(layout),
+        prometheus=_prometheus(layout),
+    )
+    if not ports.is_free(0, services.host):
+        raise StepFailed(
+            f"EMBERLINE_HOST={services.host!r} is no address of this machine. "
+            "Leave it out to listen on 127.0.0.1."
+        )
+    if not ports.is_free(services.port, services.host):
+        raise StepFailed(
+            f"Port {services.port} on {services.host} is held by "
+            f"{ports.holder(services.port)[1]}. The console keeps its address. "
+            "Free it, or choose another: EMBERLINE_PORT=8010 make up"
+        )
+    processes.keep_given_secrets(layout)
+    write_facts(layout, host=services.host, port=services.port, workers=workers)
+    manage = [sys.executable, str(ROOT / "manage.py")]
+    environment = os.environ | processes.environment(layout, services)
+    with step("Migrating the database"):
+        run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)
+    with step("Collecting static files"):
+        # A copy that was killed looks newer than its source, and would stay.
+        again = ["--clear"] if not read_facts(layout).get("static_collected") else []
+        write_facts(layout, static_collected=False)
+        command = [*manage, "collectstatic", "--noinput", "-v", "0", *again]
+        run(command, "Static files were not collected", env=environment)
+        write_facts(layout, static_collected=True)
+    return services
+
+
+def _port() -> int:
+    try:
+        return settings.port(os.environ, "EMBERLINE_PORT", 8000)
+    except settings.SettingError as error:
+        raise StepFailed(str(error)) from None
+
+
+def _given(name: str) -> str:
+    """Itself or by file."""
+    try:
+        return settings.text(os.environ, name)
+    except settings.SettingError as error:
+        raise StepFailed(str(error)) from None
+
+
+def _workers(layout: Layout) -> str:
+    """`vllm` where it can be had, else `simulated`, said loudly."""
+    try:
+        if prepare(layout):
+            return "vllm"
+        say("  ! WORKERS=simulated: workers answer with made-up text; every page says so.")
+    except StepFailed as error:
+        say(f"  ! Real vLLM cannot be used here: {error}")
+        if error.output:
+            say("      " + error.output.replace("\n", "\n      "))
+        say("  ! Simulated workers take its place; every page says so.")
+    return "simulated"
+
+
+def _valkey(layout: Layout) -> Path | None:
+    """The Valkey binary to run, or None where REDIS_URL names a server. Writes redis_url."""
+    named = _given("REDIS_URL")
+    if named:
+        write_private(layout.secrets / "redis_url", named)
+        return None
+    binary = tools.valkey_server()
+    if binary is None:
+        raise StepFailed(
+            "No Valkey or Redis server: apt-get install redis-server, or set REDIS_URL"
+        )
+    password = settings.own_secret(layout.secrets / "valkey_password")
+    port = remembered_port(layout, "valkey", 16379)
+    write_private(layout.secrets / "redis_url", f"redis://:{password}@127.0.0.1:{port}/0")
+    processes.write_valkey_config(layout, port, password)
+    return binary
+
+
+def _prometheus(layout: Layout) -> Path | None:
+    """The Prometheus binary to run, or None where a URL is given or none can be had."""
+    if _given("PROMETHEUS_URL"):
+        return None
+    try:
+        binary = tools.prometheus_server(layout)
+        if binary is None:
+            with step("Fetching Prometheus"):
+                binary = tools.ensure_prometheus(layout)
+    except StepFailed as error:
+        say(f"  ! {error}")
+        binary = None
+    if binary is None:
+        say("  ! No Prometheus: dashboards stay empty. Install it, or set PROMETHEUS_URL.")
+        return None
+    remembered_port(layout, "prometheus", 19090)
+    return binary
+
+
+def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
+    config = processes.write_config(layout, services)
+    given = processes.without_secrets(os.environ) | processes.environment(layout, services)
+    runtime_environment.keep(layout, 0, given)
+    with step("Starting processes"):
+        supervisor = stack.start(layout, config)
+    runtime_environment.bind(layout, supervisor.pid)
+    return supervisor
+
+
+def _wait_for_console(services: Services) -> None:
+    with step(f"Waiting for the console on {services.url}"):
+        if not stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90):
+            raise StepFailed("The console does not answer; see var/log/web.log")
+
+
+def _seed_and_wait(layout: Layout) -> None:
+    """The first admin and the demo endpoint; returns when it is Ready or has failed."""
+    facts = read_facts(layout)
+    services = Services.from_facts(facts)
+    environment = os.environ | processes.environment(layout, services)
+    manage = [sys.executable, str(ROOT / "manage.py")]
+    shown = bool(facts.get("admin_shown"))
+    for command in (
+        ["emberline_admin", "--create", *([] if shown else ["--renew-unused"])],
+        ["emberline", "seed-demo"],
+        ["emberline", "endpoint", "wait", "demo", f"--timeout={READY_DEADLINE_S}"],
+    ):
+        done = subprocess.run(
+            [*manage, *command],
+            env=environment,
+            cwd=ROOT,
+            check=False,
+            preexec_fn=die_with_launcher,
+        )
+        if command[0] == "emberline_admin":
+            if done.returncode:
+                raise StepFailed("The first admin could not be created")
+            write_facts(layout, admin_shown=True)
+        if done.returncode:
+            say(f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/")
+            return
+
+
+def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
+    status = supervisor.wait()
+    runtime_environment.forget(layout)
+    say("supervisord has ended.")
+    for line in stack.kill_leftovers(layout):
+        say(f"  killed: {line}")
+    return 0 if status == 0 else 1
+
+
+def status(layout: Layout) -> int:
+    """A line for each program; 1 when nothing runs."""
+    known = stack.programs(layout)
+    if known is None:
+        say("Emberline is not running. Start it: make up")
+        return 1
+    for name, program in sorted(known.items()):
+        process = f"pid {program.pid}" if program.pid else program.spawn_error
+        say(f"{name:28} {program.state.name:10} {process}".rstrip())
+    _summary(layout)
+    return 0
+
+
+def _summary(layout: Layout) -> None:
+    facts = read_facts(layout)
+    services = Services.from_facts(facts)
+    say()
+    say(f"  Console     {services.url}")
+    if facts.get("prometheus_port") and services.prometheus:
+        say(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
+    key = layout.secrets / "endpoints" / "demo.key"
+    router = _demo_url(layout)
+    if router and key.is_file():
+        say("  Try it:")
+        say(
+            f"    curl -s {router}/v1/chat/completions "
+            f'-H "Authorization: Bearer $(cat {_short(key)})" -H "Content-Type: application/json" '
+            f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
+        )
+    if services.workers == "simulated":
+        say("  Workers are SIMULATED: the text they answer is made up.")
+    say()
+
+
+def _demo_url(layout: Layout) -> str:
+    """The demo router's address as its provisioner remembers it, "" if it does not."""
+    router = state.load(layout.var, "demo-router")
+    port = router.replicas.get(0, state.Replica()).ports.get("http") if router else None
+    return f"http://{ports.HOST}:{port}" if port else ""
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 (our own address)
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,175 @@
+"""The shapes of requests and answers about people, teams and tokens. Actions judge, these show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from console.accounts.models import ApiToken, Membership, Role, Source, Team, TeamRole, User
+from console.core.grants import LABELS
+
+_ROLE = "Held everywhere; member: nothing but what teams give."
+
+
+class UserTeamSerializer(serializers.ModelSerializer[Membership]):
+    team = serializers.CharField(source="team.slug")
+    # The choices under one name in the document, wherever they stand.
+    role = serializers.ChoiceField(choices=TeamRole.choices)
+    said_by = serializers.ChoiceField(
+        source="source", choices=Source.choices, help_text="A person, or the sign-on."
+    )
+
+    class Meta:
+        model = Membership
+        fields = ("team", "role", "said_by")
+        read_only_fields = fields
+
+
+class UserSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(allow_blank=True, help_text='"" when nobody said one.')
+    role = serializers.ChoiceField(choices=Role.choices, help_text=_ROLE)
+    active = serializers.BooleanField(source="is_active")
+    teams = UserTeamSerializer(source="memberships", many=True)
+    tokens = serializers.IntegerField(source="token_count", help_text="How many there are.")
+
+    class Meta:
+        model = User
+        fields: tuple[str, ...] = (
+            "username",
+            "email",
+            "role",
+            "active",
+            "teams",
+            "tokens",
+            "last_login",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+
+class NewUserSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=Role.choices, required=False, help_text=_ROLE)
+
+
+class MadeUserSerializer(UserSerializer):
+    password = serializers.CharField(help_text="Shown in this answer and nowhere else.")
+
+    class Meta(UserSerializer.Meta):
+        fields = (*UserSerializer.Meta.fields, "password")
+        read_only_fields = fields
+
+
+class UserChangeSerializer(serializers.Serializer[Any]):
+    """Any of these."""
+
+    role = serializers.ChoiceField(choices=Role.choices, required=False, help_text=_ROLE)
+    active = serializers.BooleanField(required=False, help_text="false: logged out and kept out.")
+
+
+class PasswordSerializer(serializers.Serializer[Any]):
+    password = serializers.CharField(help_text="Shown in this answer and nowhere else.")
+    sessions_ended = serializers.IntegerField(help_text="Sessions of the person that were ended.")
+    tokens_revoked = serializers.IntegerField(help_text="API tokens of the person, revoked.")
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    username = serializers.CharField(source="user.username")
+    role = serializers.ChoiceField(choices=TeamRole.choices)
+    said_by = serializers.ChoiceField(source="source", choices=Source.choices)
+    since = serializers.DateTimeField(source="created_at")
+
+    class Meta:
+        model = Membership
+        fields = ("username", "role", "said_by", "since")
+        read_only_fields = fields
+
+
+class RoleSerializer(serializers.Serializer[Any]):
+    role = serializers.ChoiceField(choices=TeamRole.choices)
+
+
+class TeamWriteSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=60, required=False)
+    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    namespaces = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Where on clusters its endpoints may be: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
+        "anywhere.",
+    )
+    grants = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(LABELS.items())),
+        required=False,
+        help_text="What its endpoints may have beyond plain, restricted pods.",
+    )
+
+
+class NewTeamSerializer(TeamWriteSerializer):
+    name = serializers.CharField(max_length=60)
+    slug = serializers.SlugField(
+        max_length=40, required=False, help_text="Stands in addresses and stays; from the name."
+    )
+
+
+class TeamSerializer(serializers.ModelSerializer[Team]):
+    people = serializers.IntegerField(help_text="How many are in it.")
+    namespaces = serializers.ListField(child=serializers.CharField())
+    grants = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(LABELS.items())),
+        help_text="What its endpoints may have beyond plain, restricted pods.",
+    )
+
+    class Meta:
+        model = Team
+        fields = ("slug", "name", "description", "namespaces", "grants", "people", "created_at")
+        read_only_fields = fields
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    user = serializers.CharField(source="user.username")
+    role = serializers.ChoiceField(choices=TeamRole.choices, help_text="It may do this at most.")
+    team = serializers.CharField(
+        source="team.slug", allow_null=True, help_text="For this team alone; null: for all."
+    )
+
+    class Meta:
+        model = ApiToken
+        fields: tuple[str, ...] = (
+            "id",
+            "user",
+            "name",
+            "prefix",
+            "role",
+            "team",
+            "created_at",
+            "expires_at",
+            "last_used_at",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+
+class NewTokenSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=60)
+    role = serializers.ChoiceField(choices=TeamRole.choices)
+    team = serializers.CharField(
+        required=False, allow_null=True, help_text="The slug of the one team it is for."
+    )
+    days = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=3650,
+        help_text="Until it expires; left out or null: never.",
+    )
+    user = serializers.CharField(
+        required=False, help_text="Whose; only the console's own commands may name another."
+    )
+
+
+class MadeTokenSerializer(TokenSerializer):
+    token = serializers.CharField(help_text="Itself: in this answer and nowhere else.")
+
+    class Meta(TokenSerializer.Meta):
+        fields = (*TokenSerializer.Meta.fields, "token")
+        read_only_fields = fields

@@ -1,0 +1,179 @@
+"""/api/v1/teams/: teams and who is in them. One sees one's own; who has a role everywhere, all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.accounts import selectors
+from console.accounts.api.bodies import body
+from console.accounts.models import Membership, Team
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expect_same
+from console.api.serializers import ErrorSerializer
+from console.core.errors import Problem, Refused
+from console.people import team_actions
+from console.people.api.serializers import (
+    MemberSerializer,
+    NewTeamSerializer,
+    RoleSerializer,
+    TeamSerializer,
+    TeamWriteSerializer,
+)
+from console.people.team_actions import FIELDS
+
+_TAGS = ["access"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+
+
+class Teams(GenericAPIView[Team]):
+    write_role = "admin"
+    serializer_class = TeamSerializer
+    list_order = ("name",)
+    filters = (Filter("q", ("name__icontains", "slug__icontains"), "In the name."),)
+
+    def get_queryset(self) -> QuerySet[Team]:
+        return selectors.teams_seen(self.request.user)
+
+    @extend_schema(tags=_TAGS, summary="List teams", responses=TeamSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(TeamSerializer(page, many=True).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Make a team",
+        request=NewTeamSerializer,
+        responses={201: TeamSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """For admins of the console."""
+        made = team_actions.create(_actor(request), body(request.data, FIELDS))
+        return Response(_shown(request, made.slug), status=201)
+
+
+class OneTeam(GenericAPIView[Team]):
+    write_role = "admin"
+    serializer_class = TeamSerializer
+
+    @extend_schema(
+        tags=_TAGS, summary="Read a team", responses={200: TeamSerializer, 404: ErrorSerializer}
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        return Response(_shown(request, slug))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change a team",
+        parameters=[IF_MATCH],
+        request=TeamWriteSerializer,
+        responses={200: TeamSerializer, **_REFUSED},
+    )
+    def patch(self, request: Request, slug: str) -> Response:
+        """For admins of the console. An endpoint outside new namespaces stays where it is."""
+        expect_same(request, _shown(request, slug))
+        team_actions.change(_actor(request), slug, body(request.data, FIELDS))
+        return Response(_shown(request, slug))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Delete a team",
+        parameters=[IF_MATCH],
+        responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
+    )
+    def delete(self, request: Request, slug: str) -> Response:
+        """Refused while it owns an endpoint. Tokens made for it alone end with it."""
+        expect_same(request, _shown(request, slug))
+        team_actions.delete(_actor(request), slug)
+        return Response(status=204)
+
+
+class Members(GenericAPIView[Membership]):
+    serializer_class = MemberSerializer
+    list_order = ("user__username",)
+
+    def get_queryset(self) -> QuerySet[Membership]:
+        if getattr(self, "swagger_fake_view", False):
+            return Membership.objects.none()
+        return selectors.members(found(self.request, self.kwargs["slug"]))
+
+    @extend_schema(tags=_TAGS, summary="Who is in a team", responses=MemberSerializer(many=True))
+    def get(self, _request: Request, slug: str) -> Response:  # noqa: ARG002
+        page = self.paginate_queryset(self.get_queryset()) or []
+        return self.get_paginated_response(MemberSerializer(page, many=True).data)
+
+
+class OneMember(GenericAPIView[Membership]):
+    write_role = "admin"
+    write_somewhere = True
+    serializer_class = MemberSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read somebody's part in a team",
+        responses={200: MemberSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, slug: str, username: str) -> Response:
+        return Response(_member(request, slug, username))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Take somebody in, or change their role",
+        parameters=[IF_MATCH],
+        request=RoleSerializer,
+        responses={200: MemberSerializer, **_REFUSED},
+    )
+    def put(self, request: Request, slug: str, username: str) -> Response:
+        """For admins of the team, and of the console."""
+        team = found(request, slug)
+        data = body(request.data, ("role",))
+        if "role" not in data:
+            raise Refused(Problem("role", None, "It is missing.", "Send a role.", "required"))
+        now = selectors.members(team).filter(user__username=username).first()
+        expect_same(request, MemberSerializer(now).data if now else None)
+        team_actions.set_member(_actor(request), slug, username, data["role"])
+        return Response(_member(request, slug, username))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Send somebody away from a team",
+        parameters=[IF_MATCH],
+        responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
+    )
+    def delete(self, request: Request, slug: str, username: str) -> Response:
+        expect_same(request, _member(request, slug, username))
+        team_actions.remove_member(_actor(request), slug, username)
+        return Response(status=204)
+
+
+def found(request: Request, slug: str) -> Team:
+    """One that the caller may see; another team is as if not there."""
+    team = selectors.teams_seen(request.user).filter(slug=slug).first()
+    if team is None:
+        raise Http404
+    return team
+
+
+def _shown(request: Request, slug: str) -> Any:
+    return TeamSerializer(found(request, slug)).data
+
+
+def _member(request: Request, slug: str, username: str) -> Any:
+    members = selectors.members(found(request, slug))
+    one = members.filter(user__username=username).first()
+    if one is None:
+        raise Http404
+    return MemberSerializer(one).data
+
+
+def _actor(request: Request) -> Any:
+    return request.user

@@ -1,0 +1,133 @@
+"""/api/v1/tokens/: one's own API tokens; an admin's list is of everybody's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.accounts import selectors
+from console.accounts.api.bodies import body, text
+from console.accounts.models import ApiToken, User
+from console.accounts.permissions import allows
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expect_same
+from console.api.serializers import ErrorSerializer
+from console.core.errors import Problem, Refused
+from console.people import token_actions
+from console.people.api.serializers import MadeTokenSerializer, NewTokenSerializer, TokenSerializer
+
+_TAGS = ["access"]
+_FIELDS = ("name", "role", "team", "days", "user")
+
+
+class Tokens(GenericAPIView[ApiToken]):
+    write_role = "viewer"
+    write_somewhere = True
+    serializer_class = TokenSerializer
+    list_order = ("-created_at", "-pk")
+    filters = (
+        Filter("user", "user__username", "Of this person."),
+        Filter("team", "team__slug", "For this team alone, by its slug."),
+    )
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return _seen(self.request)
+
+    @extend_schema(tags=_TAGS, summary="List API tokens", responses=TokenSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        """Never the tokens themselves."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(TokenSerializer(page, many=True).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Make an API token",
+        request=NewTokenSerializer,
+        responses={201: MadeTokenSerializer, 400: ErrorSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """It can do no more, and lives no longer, than what it is made with."""
+        data = body(request.data, _FIELDS)
+        days = data.get("days")
+        if days is not None and (isinstance(days, bool) or not isinstance(days, int)):
+            remedy = "Send a whole number of days, or null."
+            raise Refused(Problem("days", days, "This is no number of days.", remedy, "type"))
+        name, role = text(data, "name"), text(data, "role")
+        team = text(data, "team", "") if data.get("team") is not None else ""
+        made, clear = token_actions.create_token(
+            _actor(request), name, role, days, team, _owner(request, data)
+        )
+        answer = {**TokenSerializer(made).data, "token": clear}
+        return Response(answer, status=201, headers={"Cache-Control": "no-store"})
+
+
+class OneToken(GenericAPIView[ApiToken]):
+    write_role = "viewer"
+    write_somewhere = True
+    serializer_class = TokenSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read what is known of a token",
+        responses={200: TokenSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, pk: int) -> Response:
+        return Response(TokenSerializer(_found(request, pk)).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Revoke a token",
+        parameters=[IF_MATCH],
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, pk: int) -> Response:
+        """One's own, or as an admin anybody's. Programs that use it stop working at once."""
+        token = _found(request, pk)
+        expect_same(request, TokenSerializer(token).data)
+        token_actions.revoke_token(_actor(request), token)
+        return Response(status=204)
+
+
+def _seen(request: Request) -> QuerySet[ApiToken]:
+    rows = selectors.all_tokens()
+    if allows(request.user, "admin"):
+        return rows
+    rows = rows.filter(user=request.user.pk)
+    # A token for one team does not find its user's others.
+    cap = request.user.team_cap if isinstance(request.user, User) else None
+    return rows.filter(team=cap) if cap is not None else rows
+
+
+def _found(request: Request, pk: int) -> ApiToken:
+    token = _seen(request).filter(pk=pk).first()
+    if token is None:
+        raise Http404
+    return token
+
+
+def _owner(request: Request, data: dict[str, Any]) -> User | None:
+    """Whose it is to be, where the console's own command asks; else the caller's."""
+    if request.user.pk is not None:
+        if text(data, "user", request.user.get_username()) != request.user.get_username():
+            message = "People make tokens for themselves only."
+            raise Refused(Problem("user", data["user"], message, "Leave it out.", "not_yours"))
+        return None
+    name = text(data, "user")
+    owner = selectors.people().filter(username=name).first()
+    if owner is None:
+        message = f"Nobody here is called {name}."
+        raise Refused(Problem("user", name, message, "Name somebody who is.", "unknown_user"))
+    return owner
+
+
+def _actor(request: Request) -> Any:
+    return request.user

@@ -1,0 +1,140 @@
+"""/api/v1/users/: people of the console and their roles. For admins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.accounts import selectors
+from console.accounts.api.bodies import body, text
+from console.accounts.models import Role, User
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expect_same
+from console.api.serializers import ErrorSerializer
+from console.people import actions
+from console.people.api.serializers import (
+    MadeUserSerializer,
+    NewUserSerializer,
+    PasswordSerializer,
+    UserChangeSerializer,
+    UserSerializer,
+)
+
+_TAGS = ["access"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
+_ONCE = {"Cache-Control": "no-store"}
+
+
+class Users(GenericAPIView[User]):
+    read_role = write_role = "admin"
+    serializer_class = UserSerializer
+    list_order = ("username",)
+    filters = (
+        Filter("q", ("username__icontains", "email__icontains"), "In the name or the address."),
+        Filter("role", "role", "With this role everywhere.", choices=Role.values),
+        Filter("team", "memberships__team__slug", "In this team, by its slug."),
+        Filter(
+            "active",
+            lambda value: Q(is_active=value == "true"),
+            "Who can log in, or who cannot.",
+            kind="boolean",
+        ),
+    )
+
+    def get_queryset(self) -> QuerySet[User]:
+        return selectors.people()
+
+    @extend_schema(tags=_TAGS, summary="List people", responses=UserSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(UserSerializer(page, many=True).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Add a person",
+        request=NewUserSerializer,
+        responses={201: MadeUserSerializer, 400: ErrorSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """The password is in this answer and nowhere else."""
+        data = body(request.data, ("username", "role"))
+        name, role = text(data, "username"), text(data, "role", Role.MEMBER.value)
+        user, password = actions.create_user(_actor(request), name, role)
+        answer = {**UserSerializer(_found(user.username)).data, "password": password}
+        return Response(answer, status=201, headers=_ONCE)
+
+
+class OneUser(GenericAPIView[User]):
+    read_role = write_role = "admin"
+    serializer_class = UserSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read a person",
+        responses={200: UserSerializer, 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, username: str) -> Response:
+        return Response(UserSerializer(_found(username)).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change a person's role, or let them out",
+        parameters=[IF_MATCH],
+        request=UserChangeSerializer,
+        responses={200: UserSerializer, **_REFUSED},
+    )
+    def patch(self, request: Request, username: str) -> Response:
+        """The last admin stays one. Deactivation ends every session and revokes every API token;
+        a lower role lowers the tokens above it."""
+        user = _found(username)
+        expect_same(request, UserSerializer(user).data)
+        data = body(request.data, ("role", "active"))
+        with transaction.atomic():
+            if "role" in data:
+                actions.set_role(_actor(request), user, text(data, "role"))
+            if "active" in data:
+                if not isinstance(data["active"], bool):
+                    raise ValidationError({"active": "Send true or false."})
+                actions.set_active(_actor(request), user, data["active"])
+        return Response(UserSerializer(_found(username)).data)
+
+
+class Password(GenericAPIView[User]):
+    write_role = "admin"
+    serializer_class = PasswordSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Give a person a new random password",
+        request=None,
+        responses={200: PasswordSerializer, 404: ErrorSerializer},
+    )
+    def post(self, request: Request, username: str) -> Response:
+        """In this answer and nowhere else. The old one stops working, every session ends and
+        every API token of the person is revoked."""
+        body(request.data, ())
+        password, ended = actions.reset_password(_actor(request), _found(username))
+        facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
+        return Response({"password": password, **facts}, headers=_ONCE)
+
+
+def _found(username: str) -> User:
+    user = selectors.people().filter(username=username).first()
+    if user is None:
+        raise Http404
+    return user
+
+
+def _actor(request: Request) -> Any:
+    return request.user

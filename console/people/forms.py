@@ -1,0 +1,103 @@
+"""The shapes of the account pages' forms; the rules are in actions.py."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+from console.accounts import selectors
+from console.accounts.models import ApiToken, Role, Team, TeamRole, User
+from console.accounts.permissions import allows_somewhere
+from console.core.errors import Refused
+from console.core.grants import LABELS
+from console.web.forms import Styled
+
+
+class NewPersonForm(Styled, forms.Form):
+    username = forms.CharField(
+        label="User name",
+        max_length=150,
+        validators=[User.username_validator],
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"}),
+    )
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.VIEWER)
+
+
+class NewTokenForm(Styled, forms.Form):
+    name = forms.CharField(
+        max_length=ApiToken._meta.get_field("name").max_length,
+        widget=forms.TextInput(attrs={"placeholder": "what uses it", "autocomplete": "off"}),
+    )
+    role = forms.ChoiceField(choices=())
+    team = forms.ChoiceField(label="For", choices=(), required=False)
+    days = forms.TypedChoiceField(
+        label="Expires",
+        coerce=int,
+        empty_value=None,
+        required=False,
+        choices=((30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), ("", "never")),
+        initial=90,
+    )
+
+    def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        roles = [(value, text) for value, text in TeamRole.choices if allows_somewhere(user, value)]
+        mine = selectors.teams_with(user) if roles else Team.objects.none()
+        teams = [(one.slug, f"{one.name} only") for one in mine]
+        for name, choices in (("role", roles), ("team", [("", "all that I may"), *teams])):
+            field = self.fields[name]
+            if isinstance(field, forms.ChoiceField):
+                field.choices = choices
+
+
+class TeamForm(Styled, forms.Form):
+    """`facts` are as team_actions takes them, which judges."""
+
+    name = forms.CharField(max_length=60, widget=forms.TextInput(attrs={"autocomplete": "off"}))
+    description = forms.CharField(max_length=200, required=False)
+    namespaces = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
+        help_text="Where on clusters its endpoints may be: one a line, as NAMESPACE or "
+        "CLUSTER/NAMESPACE. None: anywhere.",
+    )
+    grants = forms.MultipleChoiceField(
+        required=False,
+        choices=list(LABELS.items()),
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        help_text="What its endpoints may have beyond plain, restricted pods. Its operators can "
+        "reach whatever these reach.",
+    )
+
+    def __init__(self, data: Any = None, team: Team | None = None) -> None:
+        shown: dict[str, Any] = {}
+        if team is not None:
+            lines = "\n".join(team.namespaces)
+            shown = {"name": team.name, "description": team.description, "namespaces": lines}
+            shown["grants"] = team.grants
+        super().__init__(data, initial=shown)
+        self.status = 200
+
+    def facts(self) -> dict[str, Any]:
+        typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
+        return {
+            **typed,
+            "namespaces": typed["namespaces"].replace(",", " ").split(),
+            "grants": cast(QueryDict, self.data).getlist("grants"),
+        }
+
+    def refuse(self, error: Refused) -> None:
+        self.status = error.status_code
+        for one in error.errors:
+            name = one.field if one.field in self.fields else None
+            self.add_error(name, f"{one.message} {one.remedy}")
+
+
+def refuse(form: forms.Form, error: ValidationError) -> None:
+    """Put the action's words beside the fields they name."""
+    for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
+        for text in texts:
+            form.add_error(name if name in form.fields else None, text)

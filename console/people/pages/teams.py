@@ -1,0 +1,147 @@
+"""Teams: the list, one with its people and namespaces, and every change. Shape only: team_actions
+decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts import selectors, usage
+from console.accounts.models import Source, Team, TeamRole, User
+from console.accounts.permissions import allows, role_required
+from console.core.errors import Refused
+from console.people import team_actions
+from console.people.forms import TeamForm
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def teams(request: HttpRequest) -> HttpResponseBase:
+    """POST makes one."""
+    form = TeamForm()
+    if request.method == "POST":
+        form = TeamForm(request.POST)
+        form.full_clean()
+        try:
+            team = team_actions.create(_user(request), form.facts())
+        except Refused as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"Team {team.name} is made. Take people in below.")
+            return redirect(team)
+    owned = usage.by_team()
+    seen = selectors.teams_seen(request.user)
+    context = {
+        "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
+        "form": form,
+        "everywhere": allows(request.user, "viewer"),
+    }
+    return render(request, "console/access/teams.html", context, status=form.status)
+
+
+@require_safe
+def team(request: HttpRequest, slug: str) -> HttpResponse:
+    return _shown(request, found(request, slug))
+
+
+@role_required("admin")
+@require_POST
+def change(request: HttpRequest, slug: str) -> HttpResponseBase:
+    one = found(request, slug)
+    form = TeamForm(request.POST, team=one)
+    form.full_clean()
+    try:
+        team_actions.change(_user(request), slug, form.facts())
+    except Refused as error:
+        form.refuse(error)
+        return _shown(request, one, form)
+    messages.success(request, f"Team {one.name} is changed.")
+    return redirect("accounts:team", slug)
+
+
+@require_POST
+def member_set(request: HttpRequest, slug: str) -> HttpResponseBase:
+    found(request, slug)
+    name, role = request.POST.get("username", "").strip(), request.POST.get("role", "")
+    return _done(
+        request,
+        slug,
+        lambda: team_actions.set_member(_user(request), slug, name, role),
+        f"{name} is {role} of this team now.",
+    )
+
+
+@require_POST
+def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
+    found(request, slug)
+    name = request.POST.get("username", "")
+    answer = _done(
+        request,
+        slug,
+        lambda: team_actions.remove_member(_user(request), slug, name),
+        f"{name} is not in this team any more.",
+    )
+    # Who left may not see its page any more.
+    return redirect("accounts:teams") if name == _user(request).username else answer
+
+
+@role_required("admin")
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
+    """Its slug must be typed: tokens made for the team are gone with it."""
+    one = found(request, slug)
+    error = ""
+    if request.method == "POST":
+        if request.POST.get("name", "").strip() == slug:
+            try:
+                team_actions.delete(_user(request), slug)
+            except Refused as refused:
+                error = str(refused)
+            else:
+                messages.success(request, f"Team {one.name} is deleted.")
+                return redirect("accounts:teams")
+        else:
+            error = f"Type {slug} to delete it."
+    context = {"team": one, "owned": usage.owned_by(slug), "error": error}
+    return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
+
+
+def found(request: HttpRequest, slug: str) -> Team:
+    """One that the viewer may see; another team is as if not there."""
+    one = selectors.teams_with(request.user).filter(slug=slug).first()
+    if one is None:
+        raise Http404
+    return one
+
+
+def _shown(request: HttpRequest, one: Team, form: TeamForm | None = None) -> HttpResponse:
+    form = form or TeamForm(team=one)
+    context: dict[str, Any] = {
+        "team": one,
+        "members": selectors.members(one),
+        "by_hand": Source.HAND,
+        "roles": TeamRole.choices,
+        "owned": usage.owned_by(one.slug),
+        "everywhere": selectors.everywhere(),
+        "may_manage": allows(request.user, "admin", of=one),
+        "form": form,
+    }
+    return render(request, "console/access/team.html", context, status=form.status)
+
+
+def _done(request: HttpRequest, slug: str, act: Callable[[], Any], text: str) -> HttpResponseBase:
+    try:
+        act()
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, text)
+    return redirect("accounts:team", slug)
+
+
+def _user(request: HttpRequest) -> User:
+    return cast(User, request.user)

@@ -1,0 +1,62 @@
+"""The profile: tokens. Shape only: token_actions decides.
+
+A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from console.accounts import selectors
+from console.accounts.models import ApiToken, User
+from console.accounts.permissions import role_required
+from console.people import token_actions
+from console.people.forms import NewTokenForm, refuse
+
+
+@role_required("member")
+@never_cache
+@require_GET
+def profile(request: HttpRequest) -> HttpResponse:
+    return _profile(request)
+
+
+@role_required("member")
+@never_cache
+@require_POST
+def token_create(request: HttpRequest) -> HttpResponse:
+    """Answers with the page itself, not a redirect: the clear text must be stored nowhere."""
+    user = cast(User, request.user)
+    form = NewTokenForm(user, request.POST)
+    if form.is_valid():
+        try:
+            token, clear = token_actions.create_token(user, **form.cleaned_data)
+        except ValidationError as error:
+            refuse(form, error)
+        else:
+            return _profile(request, new_token=token, clear=clear)
+    return _profile(request, token_form=form, status=400)
+
+
+@role_required("member")
+@require_POST
+def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    user = cast(User, request.user)
+    token = get_object_or_404(ApiToken, pk=pk, user=user)
+    token_actions.revoke_token(user, token)
+    messages.success(request, f"Token “{token.name}” is revoked.")
+    return redirect("accounts:profile")
+
+
+def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpResponse:
+    user = cast(User, request.user)
+    context.setdefault("token_form", NewTokenForm(user))
+    context["tokens"] = selectors.tokens_of(user)
+    return render(request, "console/profile.html", context, status=status)

@@ -1,0 +1,112 @@
+"""The people of the console: found, added, given roles, let out. Shape only: actions.py decides.
+
+A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts import selectors
+from console.accounts.models import Role, User
+from console.accounts.permissions import allows, role_required
+from console.people import actions
+from console.people.forms import NewPersonForm, refuse
+
+PAGE = 50
+_STATES = {
+    True: "can log in again",
+    False: "cannot log in: sessions are ended, API tokens revoked",
+}
+FILTERS = ("q", "role", "team", "state")
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def people(request: HttpRequest) -> HttpResponseBase:
+    """POST creates a person; the page that answers shows their password once. Who is no admin of
+    the console finds their teams instead."""
+    if request.method != "POST" and not allows(request.user, "admin"):
+        return redirect("accounts:teams")
+    return _create_or_show(request)
+
+
+@role_required("admin")
+def _create_or_show(request: HttpRequest) -> HttpResponse:
+    form = NewPersonForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            user, password = actions.create_user(cast(User, request.user), **form.cleaned_data)
+        except ValidationError as error:
+            refuse(form, error)
+        else:
+            return _people(request, NewPersonForm(), shown_user=user, password=password)
+    return _people(request, form, status=400 if form.errors else 200)
+
+
+@role_required("admin")
+@require_POST
+def person_role(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    role = request.POST.get("role", "")
+    return _changed(
+        request,
+        lambda: actions.set_role(cast(User, request.user), person, role),
+        f"{person.username} is now {role}.",
+    )
+
+
+@role_required("admin")
+@require_POST
+def person_active(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    active = request.POST.get("active") == "1"
+    return _changed(
+        request,
+        lambda: actions.set_active(cast(User, request.user), person, active),
+        f"{person.username} {_STATES[active]}.",
+    )
+
+
+@never_cache
+@role_required("admin")
+@require_POST
+def person_password(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    password, ended = actions.reset_password(cast(User, request.user), person)
+    return _people(request, NewPersonForm(), shown_user=person, password=password, ended=ended)
+
+
+def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
+    wanted = {name: request.GET.get(name, "").strip() for name in FILTERS}
+    found = selectors.people(
+        search=wanted["q"], role=wanted["role"], team=wanted["team"], state=wanted["state"]
+    )
+    context |= {
+        "form": form,
+        "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
+        "roles": Role.choices,
+        "teams": selectors.teams_with(None),
+        "wanted": wanted,
+        "filtered": any(wanted.values()),
+    }
+    return render(request, "console/access/people.html", context, status=status)
+
+
+def _changed(request: HttpRequest, change: Any, done: str) -> HttpResponse:
+    try:
+        change()
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    else:
+        messages.success(request, done)
+    return redirect("accounts:people")

@@ -1,0 +1,233 @@
+"""Everything that changes teams and who is in them: check, do, and leave a trail.
+
+What a team is (its name, where on clusters its endpoints may be, what they are granted) is said by
+admins of the console;
+who is in it also by the team's own admins. Promises that nobody gives a right which they have not,
+and that what the sign-on says of a person is changed there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils.text import slugify
+
+from console.accounts import usage
+from console.accounts.models import Membership, Role, Source, Team, TeamRole, User
+from console.accounts.permissions import forget, require
+from console.audit.record import diff, record
+from console.core.errors import Problem, Refused
+from console.core.grants import EVERY, Grant
+from console.people.token_actions import fit_tokens, revoke_tokens_of
+
+MOST_NAMESPACES = 100
+_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_PLACE = re.compile(rf"({_NAME}/)?{_NAME}")
+_SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+FIELDS = ("name", "slug", "description", "namespaces", "grants")
+
+
+def create(actor: User, data: Mapping[str, Any]) -> Team:
+    """`slug`, which stands in addresses and files and never changes, follows from the name."""
+    require(actor, Role.ADMIN)
+    facts = {"description": "", "namespaces": [], "grants": [], **_known(data)}
+    facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
+    wanted = _checked(facts)
+    if not _SLUG.fullmatch(str(wanted["slug"])):
+        raise _refused(
+            "slug",
+            wanted["slug"],
+            "This cannot stand in addresses.",
+            "Use up to 40 lower-case letters, digits and dashes.",
+            "invalid_slug",
+        )
+    with transaction.atomic():
+        _free(wanted)
+        try:
+            team = Team.objects.create(**wanted)
+        except IntegrityError:  # somebody was faster
+            raise _taken("slug", wanted["slug"]) from None
+        record(actor, "team.create", _target(team), diff({}, wanted), of=team)
+    return team
+
+
+def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
+    """The given fields. An endpoint that is where the team may no more be stays there."""
+    require(actor, Role.ADMIN)
+    with transaction.atomic():
+        team = _locked(slug)
+        before = facts(team)
+        wanted = _checked({**before, **_known(data)})
+        if wanted["slug"] != slug:
+            text, remedy = "It stands in addresses and files.", "Leave it as it is."
+            raise _refused("slug", wanted["slug"], text, remedy, "fixed")
+        if wanted == before:
+            return team
+        _free(wanted, team)
+        for name, value in wanted.items():
+            setattr(team, name, value)
+        team.save(update_fields=list(wanted))
+        record(actor, "team.change", _target(team), diff(before, wanted), of=team)
+    return team
+
+
+def delete(actor: User, slug: str) -> None:
+    """Its memberships end and its tokens; refused while it owns something."""
+    require(actor, Role.ADMIN)
+    with transaction.atomic():
+        team = _locked(slug)
+        owned = usage.owned_by(slug)
+        if owned:
+            text = f"Team {team.name} owns {', '.join(owned[:5])}"
+            more = f" and {len(owned) - 5} more" if len(owned) > 5 else ""
+            remedy = "Move them to another team, or delete them."
+            raise _refused("slug", slug, f"{text}{more}.", remedy, "in_use", 409)
+        record(actor, "team.delete", _target(team), diff(facts(team), {}))
+        why = f"team {team.name} was deleted"
+        revoke_tokens_of(actor, team, why)
+        members = list(User.objects.filter(memberships__team=team))
+        team.memberships.all().delete()
+        for member in members:
+            fit_tokens(actor, member, why)
+        team.delete()
+
+
+@transaction.atomic
+def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
+    """Take a person in, or change their role in the team."""
+    team = _locked(slug)
+    require(actor, Role.ADMIN, of=team)
+    if role not in TeamRole.values:
+        remedy = f"Choose one of: {', '.join(TeamRole.values)}."
+        raise _refused("role", role, "There is no such role in a team.", remedy, "unknown_role")
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        text = f"Nobody here is called {username}."
+        remedy = "Ask an admin of this console to add them, or them to log in once."
+        raise _refused("username", username, text, remedy, "unknown_user", 404)
+    found = Membership.objects.filter(team=team, user=user).first()
+    if found is not None and found.role == role:
+        return found
+    before = found.role if found else None
+    if found is None:
+        found = Membership.objects.create(team=team, user=user, role=role)
+    else:
+        _by_hand(found)
+        found.role = role
+        found.save(update_fields=["role"])
+    forget(user)
+    record(actor, "team.member", _target(team, user), {"role": [before, role]}, of=team)
+    fit_tokens(actor, user, f"the role in {team.name} was lowered")
+    return found
+
+
+@transaction.atomic
+def remove_member(actor: User, slug: str, username: str) -> None:
+    """Whoever is in it may leave it; its admins may send anybody away."""
+    team = _locked(slug)
+    leaving = isinstance(actor, User) and actor.username == username and actor.role_cap is None
+    if not leaving:
+        require(actor, Role.ADMIN, of=team)
+    found = Membership.objects.filter(team=team, user__username=username).first()
+    if found is None:
+        text = f"{username} is not in {team.name}."
+        raise _refused("username", username, text, "There is nothing to do.", "not_found", 404)
+    _by_hand(found)
+    found.delete()
+    forget(found.user)
+    record(actor, "team.leave", _target(team, found.user), {"role": [found.role, None]}, of=team)
+    fit_tokens(actor, found.user, f"the person left {team.name}")
+
+
+def facts(team: Team) -> dict[str, Any]:
+    return {name: getattr(team, name) for name in FIELDS}
+
+
+def _known(data: Any) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise _refused("", data, "A team is an object.", "Send a JSON object.", "type")
+    for name, value in data.items():
+        if name not in FIELDS:
+            remedy = f"There are: {', '.join(FIELDS)}."
+            raise _refused(str(name), value, "A team has no such field.", remedy, "unknown_field")
+    return dict(data)
+
+
+def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
+    longest = {"name": 60, "slug": 40, "description": 200}
+    for field, most in longest.items():
+        value = data.get(field, "")
+        good = isinstance(value, str) and len(value.strip()) <= most and value.isprintable()
+        if not good or (field == "name" and not value.strip()):
+            remedy = f"Give up to {most} printable characters."
+            raise _refused(field, value, "This does not do.", remedy, f"invalid_{field}")
+    plain = {field: str(data.get(field, "")).strip() for field in longest}
+    return {
+        **plain,
+        "namespaces": _places(data.get("namespaces")),
+        "grants": _grants(data.get("grants")),
+    }
+
+
+def _grants(value: Any) -> list[str]:
+    """In order and each once."""
+    remedy = f"Send a list; there are: {', '.join(Grant)}."
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise _refused("grants", value, "This is no list of grants.", remedy, "type")
+    for one in value:
+        if not isinstance(one, str) or one not in EVERY:
+            raise _refused("grants", one, f"There is no grant {one!r}.", remedy, "unknown_grant")
+    return sorted(set(value))
+
+
+def _places(value: Any) -> list[str]:
+    """In order and each once."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_NAMESPACES:
+        remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty one means anywhere."
+        raise _refused("namespaces", value, "This is no list of namespaces.", remedy, "type")
+    for one in value:
+        if not isinstance(one, str) or not _PLACE.fullmatch(one):
+            remedy = "Write a namespace, or CLUSTER/NAMESPACE for one of a single cluster."
+            raise _refused("namespaces", one, "This is no namespace.", remedy, "invalid_namespace")
+    return sorted(set(value))
+
+
+def _free(wanted: Mapping[str, Any], mine: Team | None = None) -> None:
+    others = Team.objects.exclude(pk=mine.pk) if mine else Team.objects.all()
+    if others.filter(name__iexact=wanted["name"]).exists():
+        raise _taken("name", wanted["name"])
+    if others.filter(slug=wanted["slug"]).exists():
+        raise _taken("slug", wanted["slug"])
+
+
+def _by_hand(found: Membership) -> None:
+    if found.source != Source.HAND:
+        text = f"The sign-on says that {found.user} is {found.role} of {found.team}."
+        remedy = "Change their groups there; it holds from their next login on."
+        raise _refused("username", found.user.username, text, remedy, "from_sign_on", 409)
+
+
+def _locked(slug: str) -> Team:
+    team = Team.objects.select_for_update().filter(slug=slug).first()
+    if team is None:
+        remedy = "Choose one of the list of teams."
+        raise _refused("team", slug, f"There is no team {slug}.", remedy, "not_found", 404)
+    return team
+
+
+def _target(team: Team, user: User | None = None) -> str:
+    return f"team/{team.slug}/member/{user.username}"[:200] if user else f"team/{team.slug}"
+
+
+def _taken(field: str, value: Any) -> Refused:
+    text = f"Another team has the {field} “{value}”."
+    return _refused(field, value, text, "Choose another one.", f"{field}_taken", 409)
+
+
+def _refused(
+    field: str, value: Any, text: str, remedy: str, code: str, status: int = 400
+) -> Refused:
+    return Refused(Problem(field, value, text, remedy, code), status_code=status)

@@ -1,0 +1,171 @@
+"""Create and revoke API tokens, and end a person's access.
+
+A token can do no more, for nobody else and no longer than its creator. Its clear text is returned
+once and stored nowhere. A right that is taken from a person is taken from their tokens for good:
+giving it back does not give it back to a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts import credentials as tokens
+from console.accounts.local import row
+from console.accounts.models import ApiToken, Role, Team, TeamRole, User
+from console.accounts.permissions import allows, allows_somewhere, require, require_somewhere
+from console.audit.record import record
+
+TOKEN_DAYS_MAX = 3650
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAccess:
+    sessions: int
+    tokens: int
+
+    def __str__(self) -> str:
+        return f"Ended: {_number(self.sessions, 'session')}, {_number(self.tokens, 'API token')}."
+
+
+@transaction.atomic
+def create_token(
+    actor: User,
+    name: str,
+    role: str,
+    days: int | None = None,
+    team: str = "",
+    owner: User | None = None,
+) -> tuple[ApiToken, str]:
+    """The token's row and its clear text. `days` None: it does not expire. `team`: the slug of the
+    one team it is to be for, "" for all that its user may. `owner`: whose it is, where the console
+    itself makes it; a person makes their own only."""
+    if actor.pk is None and owner is not None:
+        actor, by = owner, row(actor)
+    else:
+        by = actor
+    require_somewhere(actor, Role.VIEWER)
+    limited = _team(actor, team)
+    _role(actor, role, limited)
+    if days is not None and not 0 < days <= TOKEN_DAYS_MAX:
+        raise ValidationError({"days": f"Write 1 to {TOKEN_DAYS_MAX} days."})
+    expires = timezone.now() + timedelta(days=days) if days is not None else None
+    if actor.expires_cap is not None and (expires is None or expires > actor.expires_cap):
+        text = f"The token that asks ends at {actor.expires_cap:%Y-%m-%d %H:%M} UTC."
+        raise ValidationError({"days": f"{text} One made by it cannot live longer."})
+    if actor.tokens.filter(name=name).exists():
+        raise ValidationError({"name": f"You have a token called “{name}”. Choose another name."})
+    clear, prefix, digest = tokens.make()
+    token = ApiToken(
+        user=actor,
+        name=name,
+        role=role,
+        team=limited,
+        prefix=prefix,
+        sha256=digest,
+        expires_at=expires,
+    )
+    token.full_clean()
+    token.save()
+    scope = {"role": [None, role], "team": [None, limited.slug if limited else None]}
+    record(by, "token.create", _target(token), scope)
+    return token, clear
+
+
+@transaction.atomic
+def revoke_token(actor: User, token: ApiToken) -> None:
+    """Its owner may, and an admin."""
+    if token.user_id != actor.pk:
+        require(actor, Role.ADMIN)
+    record(actor, "token.revoke", _target(token), {"role": [token.role, None]})
+    token.delete()
+
+
+@transaction.atomic
+def end_access(actor: User | None, user: User, reason: str) -> EndedAccess:
+    """End every session of the person and revoke every token of theirs."""
+    sessions, _ = user.sessions.all().delete()
+    return EndedAccess(sessions, revoke_tokens(actor, user, reason))
+
+
+@transaction.atomic
+def revoke_tokens(actor: User | None, user: User, reason: str) -> int:
+    """Revoke every token of the person; return how many."""
+    return _revoke(actor, user.tokens, reason)
+
+
+@transaction.atomic
+def revoke_tokens_of(actor: User | None, team: Team, reason: str) -> int:
+    """Revoke every token that is limited to the team; return how many."""
+    return _revoke(actor, ApiToken.objects.filter(team=team), reason)
+
+
+@transaction.atomic
+def fit_tokens(actor: User | None, user: User, reason: str) -> None:
+    """Lower or revoke the person's tokens which carry a role that the person no longer has."""
+    holder = User.objects.get(pk=user.pk)  # without the limits of a token that may be asking
+    for token in holder.tokens.select_related("user", "team"):
+        held = next((role for role in _up_to(token.role) if _holds(holder, role, token.team)), None)
+        if held == token.role:
+            continue
+        verb = "token.lower" if held else "token.revoke"
+        record(actor, verb, _target(token), {"role": [token.role, held]}, note=reason)
+        if held is None:
+            token.delete()
+        else:
+            token.role = held
+            token.save(update_fields=["role"])
+
+
+def _revoke(actor: User | None, tokens: Any, reason: str) -> int:
+    found = list(tokens.select_related("user"))
+    for token in found:
+        record(actor, "token.revoke", _target(token), {"role": [token.role, None]}, note=reason)
+        token.delete()
+    return len(found)
+
+
+def _up_to(role: str) -> list[str]:
+    """This role and those below it, highest first."""
+    return TeamRole.values[TeamRole.values.index(role) :: -1]
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _team(actor: User, slug: str) -> Team | None:
+    if not slug:
+        if actor.team_cap is not None:
+            text = "The token that asks is for one team alone. Name that team."
+            raise ValidationError({"team": text})
+        return None
+    team = Team.objects.filter(slug=slug).first()
+    if team is None or not allows(actor, Role.VIEWER, of=team):
+        raise ValidationError(
+            {"team": f"You have no part in a team “{slug}”. Choose one of yours."}
+        )
+    return team
+
+
+def _role(actor: User, role: str, team: Team | None) -> None:
+    if role not in TeamRole.values:
+        text = f"“{role}” is not a role. Choose: {', '.join(TeamRole.values)}."
+        raise ValidationError({"role": text})
+    if not _holds(actor, role, team):
+        where = f"in {team.name}" if team else "anywhere"
+        text = f"You are not {role} {where}; a token cannot do more than you."
+        raise ValidationError({"role": text})
+
+
+def _holds(user: User, role: str, team: Team | None) -> bool:
+    return allows(user, role, of=team) if team else allows_somewhere(user, role)
+
+
+def _target(token: ApiToken) -> str:
+    return f"user/{token.user.username}/token/{token.name}"

@@ -1,0 +1,269 @@
+"""Every request to an API server goes through here: JSON in, JSON out, any kind, one deadline.
+
+Promises that a call returns or raises a `ProvisionError` within its deadline, that no call is
+tried again by itself, and that an answer without end is cut. Must not know what a workload is.
+The official client brings TLS, credentials and their renewal; its typed models are not used: they
+would drop fields that they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from console.core.outbound import ForbiddenAddressError
+from console.provisioners.base import PermanentError
+from console.provisioners.kubernetes.api import errors, kinds
+from console.provisioners.kubernetes.api.errors import Asked
+from console.provisioners.kubernetes.api.kinds import Kind
+
+Json = dict[str, Any]
+
+FIELD_MANAGER = "emberline"
+_PAGE = 500
+_MOST_BYTES = 64 * 2**20
+_CHUNK = 64 * 1024
+
+
+class Access(Protocol):
+    """What is needed of a cluster's access."""
+
+    @property
+    def deadline_s(self) -> float: ...
+
+    def api_client(self) -> Any: ...
+
+
+class Client:
+    """Of one namespace."""
+
+    def __init__(self, access: Access, namespace: str) -> None:
+        self.namespace = namespace
+        self._access = access
+
+    @property
+    def server(self) -> str:
+        return str(self._access.api_client().configuration.host)
+
+    # ---- objects
+
+    def get(self, kind: Kind, name: str) -> Json | None:
+        asked = Asked("get", kind, self.namespace, name)
+        return self._call("GET", asked, absent_ok=True)
+
+    def listed(self, kind: Kind, labels: str = "", fields: str = "") -> list[Json]:
+        """All that match; none where the cluster does not know the kind."""
+        asked = Asked("list", kind, self.namespace)
+        query = [("limit", str(_PAGE))]
+        query += [("labelSelector", labels)] if labels else []
+        query += [("fieldSelector", fields)] if fields else []
+        found: list[Json] = []
+        more = ""
+        while True:
+            page = self._call(
+                "GET", asked, [*query, *([("continue", more)] if more else [])], absent_ok=True
+            )
+            if page is None:
+                return found
+            found += page.get("items") or []
+            more = (page.get("metadata") or {}).get("continue") or ""
+            if not more:
+                return found
+
+    def apply(
+        self,
+        body: Json,
+        *,
+        force: bool = False,
+        manager: str = FIELD_MANAGER,
+        kind: Kind | None = None,
+    ) -> Json:
+        """Server-side apply. `force` takes fields from other managers. `kind` where the object is
+        no part of a workload."""
+        name = str(body["metadata"]["name"])
+        asked = Asked("patch", kind or kinds.of(body), self.namespace, name)
+        query = [("fieldManager", manager), ("force", "true" if force else "false")]
+        query.append(("fieldValidation", "Strict"))
+        return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
+
+    def merge(self, kind: Kind, name: str, patch: Json, part: str = "") -> Json | None:
+        """A merge patch, of a subresource if `part` names one; None without such an object."""
+        asked = Asked("patch", kind, self.namespace, name, part)
+        query = [("fieldManager", FIELD_MANAGER)]
+        content = "application/merge-patch+json"
+        return self._call("PATCH", asked, query, patch, content, absent_ok=True)
+
+    def delete(self, kind: Kind, name: str, uid: str = "") -> None:
+        """What it owns goes first. With `uid`, only that very object."""
+        asked = Asked("delete", kind, self.namespace, name)
+        body: Json = {"propagationPolicy": "Foreground"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        self._call("DELETE", asked, [], body, "application/json", absent_ok=True)
+
+    # ---- logs
+
+    def log(self, pod: str, query: list[tuple[str, str]]) -> str | None:
+        """None when there is none yet, or no more: the pod or its container has not begun."""
+        asked = Asked("get", kinds.POD, self.namespace, pod, "log")
+        try:
+            found = self._send("GET", asked, query)
+        except HTTPError as error:
+            raise errors.unreachable(asked, str(error)) from error
+        if found.status in (400, 404):
+            return None
+        if found.status >= 400:
+            raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
+        return found.raw.decode(errors="replace")
+
+    def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
+        """Lines as they come, without their ends; ends when the server ends it or says nothing
+        for `quiet_s` seconds."""
+        asked = Asked("get", kinds.POD, self.namespace, pod, "log")
+        with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
+            if reply.status >= 400:
+                raise errors.refused(reply.status, _status(reply.read(_CHUNK)), asked)
+            rest = b""
+            try:
+                for chunk in reply.stream(_CHUNK):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    yield from (line.decode(errors="replace") for line in lines)
+                    if len(rest) > _CHUNK:  # a line without end
+                        yield rest.decode(errors="replace")
+                        rest = b""
+            except ReadTimeoutError:
+                return
+            except HTTPError as error:
+                raise errors.unreachable(asked, str(error)) from error
+            if rest:
+                yield rest.decode(errors="replace")
+
+    # ---- the wire
+
+    def _call(
+        self,
+        method: str,
+        asked: Asked,
+        query: list[tuple[str, str]] | None = None,
+        body: Json | None = None,
+        content: str = "",
+        *,
+        absent_ok: bool = False,
+    ) -> Json | None:
+        try:
+            found = self._send(method, asked, query or [], body, content)
+        except HTTPError as error:
+            raise errors.unreachable(asked, str(error)) from error
+        if found.status == 404 and absent_ok:
+            return None
+        if found.status >= 400:
+            raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
+        answer = _parsed(found.raw)
+        if answer is None:  # a proxy on the way, or a page to log in at
+            raise errors.unreachable(asked, "what answers is no API server")
+        return answer
+
+    def _send(
+        self,
+        method: str,
+        asked: Asked,
+        query: list[tuple[str, str]],
+        body: Json | None = None,
+        content: str = "",
+    ) -> _Answer:
+        """The deadline holds for all of it, also where the server drips."""
+        end = time.monotonic() + self._access.deadline_s
+        timeout = self._access.deadline_s
+        with self._open(method, asked, query, body, content, timeout=timeout) as reply:
+            raw = bytearray()
+            for chunk in reply.stream(_CHUNK):
+                raw += chunk
+                if len(raw) > _MOST_BYTES:
+                    raise errors.unreachable(asked, f"the answer has over {_MOST_BYTES} bytes")
+                if time.monotonic() > end:
+                    raise errors.unreachable(asked, "the answer did not end in time")
+            return _Answer(reply.status, bytes(raw), reply.retry_after_s)
+
+    def _open(
+        self,
+        method: str,
+        asked: Asked,
+        query: list[tuple[str, str]],
+        body: Json | None = None,
+        content: str = "",
+        *,
+        timeout: float | tuple[float, float],
+    ) -> closing[Any]:
+        """The raw reply, to be read within the `with`."""
+        api = self._access.api_client()
+        path = asked.kind.path(asked.namespace, asked.name)
+        path += f"/{asked.part}" if asked.part else ""
+        headers = {"Accept": "application/json, */*"}
+        if content:
+            headers["Content-Type"] = content
+        request = api.param_serialize(
+            method, path, None, query, headers, body, auth_settings=["BearerToken"]
+        )
+        try:
+            reply = api.call_api(*request, _request_timeout=timeout).response
+        except ApiException as error:  # what the client makes of a failed TLS handshake
+            raise errors.untrusted(asked, str(error.reason)) from error
+        except HTTPError as error:
+            raise errors.unreachable(asked, _innermost(error)) from error
+        except ForbiddenAddressError as error:
+            raise PermanentError("AddressForbidden", f"The API server: {error}") from None
+        return closing(_Reply(reply))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    raw: bytes
+    retry_after_s: float
+
+
+class _Reply:
+    """A reply whose connection is used again only where all of it was read."""
+
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
+        self.status = int(reply.status)
+        after = str(reply.headers.get("Retry-After", ""))
+        self.retry_after_s = float(after) if after.isdecimal() else 0.0
+
+    def stream(self, size: int) -> Iterator[bytes]:
+        """What has come, as soon as it comes: to wait for `size` bytes could take for ever."""
+        while chunk := self._reply.read1(size):
+            yield chunk
+        self._reply.release_conn()
+
+    def read(self, size: int) -> bytes:
+        return bytes(self._reply.read(size))
+
+    def close(self) -> None:
+        self._reply.close()
+
+
+def _parsed(raw: bytes) -> Json | None:
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _status(raw: bytes) -> Json:
+    return _parsed(raw) or {"message": raw[:200].decode(errors="replace")}
+
+
+def _innermost(error: BaseException) -> str:
+    """Pools wrap what happened: its last words say it."""
+    reason = getattr(error, "reason", None)
+    return _innermost(reason) if isinstance(reason, BaseException) else str(error)

@@ -1,0 +1,186 @@
+"""What an API server refuses, in the words of the waist: what to do about it, and whether to retry.
+
+Promises that a refusal names the verb, the object and the remedy, and that nothing of an object's
+content gets into it but the names of fields. Must not know Kubernetes' client.
+
+    ClusterRefused      the credentials, or a right that they lack: the Role to grant is named
+    FieldConflict       somebody else has set a field which we set, too: Heal or Adopt
+    RefusedByCluster    invalid there, or a policy of the cluster says no
+    MissingCapability   the cluster does not know the kind
+    NamespaceMissing    so it must be made first
+    QuotaExceeded       temporary: others may leave
+    NamespaceEnding     temporary
+    StillStopping       temporary: an object of that name is still being deleted
+    ClusterBusy         temporary: too many requests, an error inside, a write that came between
+    ClusterUnreachable  temporary: no answer in time
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.provisioners.base import PermanentError, ProvisionError, TemporaryError
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.api.kinds import Kind
+
+_MANAGER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
+_UNTYPED = "failed to create typed patch object"
+_MOST = 600
+"""Characters of what the server said: webhooks can be chatty."""
+
+
+class FieldConflictError(PermanentError):
+    """`fields`: each field that is contended for, as the server writes it, and who has set it."""
+
+    def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(reason, message)
+        self.fields = fields
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as people are told of it. `part` is a subresource (log)."""
+
+    verb: str
+    kind: Kind
+    namespace: str
+    name: str = ""
+    part: str = ""
+
+    @property
+    def object(self) -> str:
+        return f"{self.kind.kind}/{self.name}" if self.name else self.kind.resource
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.object} in namespace {self.namespace}"
+
+
+def unreachable(asked: Asked, why: str) -> ProvisionError:
+    message = f"The cluster did not answer when asked to {asked}: {_short(why)}."
+    return TemporaryError("ClusterUnreachable", message)
+
+
+def untrusted(asked: Asked, why: str) -> ProvisionError:
+    return PermanentError(
+        "ClusterUntrusted",
+        f"The cluster was not asked to {asked}, for its certificate is not the one that was "
+        f"given for it: {_short(why)}. Give the cluster's own CA.",
+    )
+
+
+def refused(
+    status: int, said: Mapping[str, Any], asked: Asked, retry_after_s: float = 0.0
+) -> ProvisionError:
+    """`said` is the Status the server sent, {} where it sent none."""
+    message = _short(str(said.get("message") or f"HTTP {status}"))
+    reason = str(said.get("reason") or "")
+    if status == 401:
+        return PermanentError(
+            "ClusterRefused",
+            f"The cluster does not accept the credentials (asked to {asked}). They may have "
+            "expired: give new ones.",
+        )
+    if status == 403:
+        return _forbidden(message, said, asked)
+    if status == 404:
+        return _missing(said, asked)
+    if status == 409:
+        return _conflict(message, reason, said, asked)
+    if _UNTYPED in message:  # which the server calls an error of its own
+        return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+    if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
+        return TemporaryError(
+            "ClusterBusy",
+            f"The cluster could not {asked} now: {message}.",
+            delay_s=min(max(retry_after_s, 2.0), 60.0),
+        )
+    return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+
+
+def _forbidden(message: str, said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+    causes = {cause.get("reason") for cause in _causes(said)}
+    if "exceeded quota" in message:
+        return TemporaryError(
+            "QuotaExceeded",
+            f"{asked.object}: {message}. Raise the ResourceQuota of namespace "
+            f"{asked.namespace}, or free some of it.",
+            delay_s=30.0,
+        )
+    if "NamespaceTerminating" in causes or "because it is being terminated" in message:
+        return TemporaryError(
+            "NamespaceEnding",
+            f"Namespace {asked.namespace} is being deleted: nothing can be made in it.",
+            delay_s=15.0,
+        )
+    if "admission webhook" in message or "violates PodSecurity" in message:
+        return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
+    resource = asked.kind.plural + (f"/{asked.part}" if asked.part else "")
+    inside = asked.kind.namespaced
+    role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
+    return PermanentError(
+        "ClusterRefused",
+        f"The cluster does not let us {asked}. Grant it by {role}: "
+        f'apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
+        f'verbs ["{asked.verb}"]. It said: {message}.',
+    )
+
+
+def _missing(said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+    details = said.get("details")
+    kind = details.get("kind") if isinstance(details, Mapping) else ""
+    if kind == "namespaces":
+        return PermanentError(
+            "NamespaceMissing",
+            f"The cluster has no namespace {asked.namespace!r}. Make it (kubectl create "
+            f"namespace {asked.namespace}), or name another one.",
+        )
+    known = CAPABILITIES.get(asked.kind.capability)
+    remedy = known.remedy if known else "Use a cluster which has it."
+    return PermanentError(
+        "MissingCapability",
+        f"The cluster knows no {asked.kind.resource} of {asked.kind.api_version} (asked to "
+        f"{asked}). {remedy}",
+    )
+
+
+def _conflict(message: str, reason: str, said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+    foreign = tuple(
+        (str(cause.get("field", "")), _manager(str(cause.get("message", ""))))
+        for cause in _causes(said)
+        if cause.get("reason") == "FieldManagerConflict"
+    )
+    if foreign:
+        fields = "; ".join(f"{field} (set by {manager})" for field, manager in foreign)
+        return FieldConflictError(
+            "FieldConflict",
+            f"{asked.object}: somebody else has set what we set, too: {fields}. Heal sets it to "
+            "what is wanted here; Adopt leaves it to them.",
+            foreign,
+        )
+    if "object is being deleted" in message:
+        return TemporaryError(
+            "StillStopping", f"{asked.object} is still being deleted.", delay_s=1.0
+        )
+    what = "came first" if reason == "AlreadyExists" else "changed it at the same time"
+    return TemporaryError(
+        "ClusterBusy", f"{asked.object}: somebody else {what}: {message}.", delay_s=1.0
+    )
+
+
+def _causes(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    details = said.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return [cause for cause in causes or [] if isinstance(cause, Mapping)]
+
+
+def _manager(message: str) -> str:
+    found = _MANAGER.search(message)
+    return found.group(1) if found else "somebody"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".")
+    return text if len(text) <= _MOST else text[: _MOST - 1] + "…"

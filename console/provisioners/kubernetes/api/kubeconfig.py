@@ -1,0 +1,263 @@
+"""A kubeconfig as text: which contexts it has, and how one of them logs in.
+
+Promises to run nothing and to read no file that the text names: what came from a browser must not
+choose programs or paths of this machine, so such entries are refused with the reason. Must not
+know Kubernetes' client. What it returns is secret, so it is not in any repr.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.core import yaml_reader
+from console.core.yaml_reader import YamlError
+
+MAX_BYTES = 256 * 1024  # a kubeconfig of a hundred clusters; more is something else
+_FILES = {
+    "cluster": ("certificate-authority",),
+    "user": ("client-certificate", "client-key", "tokenFile"),
+}
+_INLINE = {
+    "certificate-authority": "certificate-authority-data",
+    "client-certificate": "client-certificate-data",
+    "client-key": "client-key-data",
+    "tokenFile": "token",
+}
+_PLUGINS = {"exec": "an exec plugin", "auth-provider": "an auth-provider plugin"}
+_PLUGIN_REMEDY = (
+    "Make a ServiceAccount for Emberline in the cluster and use its token; or add the cluster by"
+    " the kind context, which reads the kubeconfig on the console's own machine."
+)
+
+
+class KubeconfigError(ValueError):
+    """`path` names the part of the document; the texts hold nothing of its values."""
+
+    def __init__(self, path: str, message: str, remedy: str) -> None:
+        super().__init__(f"{message} {remedy}")
+        self.path = path
+        self.message = message
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How one context reaches its API server. PEM texts are decoded."""
+
+    server: str
+    namespace: str = ""
+    ca_pem: str = ""
+    insecure: bool = False
+    tls_server_name: str = ""
+    proxy: str = field(default="", repr=False)
+    cert_pem: str = field(default="", repr=False)
+    key_pem: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+
+    @property
+    def ends_at(self) -> float | None:
+        """Epoch seconds when the certificate or the token ends; None where nothing says so."""
+        ends = [one for one in (_certificate_ends(self.cert_pem), _token_ends(self.token)) if one]
+        return min(ends) if ends else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSeen:
+    """A context in a list; `why_not` says why it cannot be used ("" if it can)."""
+
+    name: str
+    server: str = ""
+    namespace: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    current: str
+    contexts: tuple[ContextSeen, ...]
+    document: Mapping[str, Any] = field(repr=False)
+
+    def login(self, context: str = "") -> Login:
+        """Of that context (""): the current one, or the only one there is."""
+        return _login(self.document, self.chosen(context))
+
+    def chosen(self, context: str = "") -> str:
+        names = [one.name for one in self.contexts]
+        wanted = context or self.current or (names[0] if len(names) == 1 else "")
+        if wanted in names:
+            return wanted
+        what = f"has no context {wanted!r}" if wanted else "names no current context"
+        raise KubeconfigError(
+            "current-context", f"The kubeconfig {what}.", f"Choose one of: {', '.join(names)}."
+        )
+
+    def only(self, context: str = "") -> str:
+        """The document with that context alone, as JSON (which is YAML): what is not needed is not
+        kept."""
+        name = self.chosen(context)
+        facts = _entry(self.document, "contexts", "context", name)
+        kept = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "contexts": [{"name": name, "context": dict(facts)}],
+        }
+        for group, key in (("clusters", "cluster"), ("users", "user")):
+            wanted = facts.get(key)
+            if wanted:
+                entry = _entry(self.document, group, key, wanted)
+                kept[group] = [{"name": wanted, key: dict(entry)}]
+        return json.dumps(kept)
+
+
+def parse(text: str) -> Kubeconfig:
+    """Every context with its verdict, or `KubeconfigError` when it is no kubeconfig at all."""
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        remedy = f"Send the one context that is meant, at most {MAX_BYTES // 1024} KiB."
+        raise KubeconfigError("", "This is too large for a kubeconfig.", remedy)
+    try:
+        document = yaml_reader.read(text)
+    except YamlError as error:
+        where = f" at line {error.line}" if error.line else ""
+        raise KubeconfigError(
+            "", f"This is not YAML{where}.", "Paste the whole file, as kubectl writes it."
+        ) from None
+    if not isinstance(document, dict) or not isinstance(document.get("contexts"), list):
+        remedy = "Paste the output of: kubectl config view --minify --flatten."
+        raise KubeconfigError("contexts", "This is not a kubeconfig: it has no contexts.", remedy)
+    names = [str(one["name"]) for one in document["contexts"] if _named(one)]
+    if not names:
+        remedy = "Paste the output of: kubectl config view --minify --flatten."
+        raise KubeconfigError("contexts", "The list of contexts is empty.", remedy)
+    seen = tuple(_seen(document, name) for name in dict.fromkeys(names))
+    current = document.get("current-context")
+    return Kubeconfig(current if isinstance(current, str) else "", seen, document)
+
+
+def _seen(document: Mapping[str, Any], name: str) -> ContextSeen:
+    try:
+        login = _login(document, name)
+    except KubeconfigError as error:
+        return ContextSeen(name, why_not=f"{error.message} {error.remedy}")
+    return ContextSeen(name, login.server, login.namespace)
+
+
+def _login(document: Mapping[str, Any], name: str) -> Login:
+    context = _entry(document, "contexts", "context", name)
+    cluster = _entry(document, "clusters", "cluster", context.get("cluster"))
+    wanted = context.get("user")
+    user = _entry(document, "users", "user", wanted) if wanted else {}
+    _refuse_foreign(f"clusters[{context.get('cluster')}]", "cluster", cluster)
+    _refuse_foreign(f"users[{wanted}]", "user", user)
+    key, cert = _pem(user, "client-key-data"), _pem(user, "client-certificate-data")
+    if bool(key) != bool(cert):
+        missing = "client-key-data" if cert else "client-certificate-data"
+        raise KubeconfigError(
+            f"users[{wanted}].{missing}", f"{missing} is missing.", "A certificate needs its key."
+        )
+    return Login(
+        server=_server(cluster),
+        namespace=_text(context, "namespace"),
+        ca_pem=_pem(cluster, "certificate-authority-data"),
+        insecure=cluster.get("insecure-skip-tls-verify") is True,
+        tls_server_name=_text(cluster, "tls-server-name"),
+        proxy=_text(cluster, "proxy-url"),
+        cert_pem=cert,
+        key_pem=key,
+        token=_text(user, "token"),
+        username=_text(user, "username"),
+        password=_text(user, "password"),
+    )
+
+
+def _refuse_foreign(where: str, kind: str, facts: Mapping[str, Any]) -> None:
+    """Whatever would run a program or read a file of this machine."""
+    for key, what in _PLUGINS.items():
+        if facts.get(key):
+            text = f"It logs in by {what}, which would run a program on the console's machine."
+            raise KubeconfigError(f"{where}.{key}", text, _PLUGIN_REMEDY)
+    for key in _FILES[kind]:
+        if facts.get(key) and not facts.get(_INLINE[key]):
+            text = f"{key} names a file, which is not here."
+            remedy = "Put its content in, as kubectl config view --minify --flatten does."
+            raise KubeconfigError(f"{where}.{key}", text, remedy)
+
+
+def _server(cluster: Mapping[str, Any]) -> str:
+    server = _text(cluster, "server").rstrip("/")
+    parts = urlsplit(server)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise KubeconfigError("server", "The server is not a URL.", "Write https://HOST:PORT.")
+    if parts.scheme == "http" and not _loopback(parts.hostname):
+        text = "The server is asked without TLS, so its credentials could be read on the way."
+        raise KubeconfigError("server", text, "Write https://HOST:PORT.")
+    return server
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _entry(document: Mapping[str, Any], group: str, key: str, name: Any) -> Mapping[str, Any]:
+    entries = document.get(group)
+    for one in entries if isinstance(entries, list) else []:
+        if _named(one) and one["name"] == name and isinstance(one.get(key), dict):
+            facts: Mapping[str, Any] = one[key]
+            return facts
+    raise KubeconfigError(group, f"There is no {key} {name!r}.", f"Add it under {group}.")
+
+
+def _named(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("name"), str) and bool(one["name"])
+
+
+def _text(facts: Mapping[str, Any], key: str) -> str:
+    value = facts.get(key, "")
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise KubeconfigError(key, f"{key} is not a text.", "Put it in quotes.")
+    return value
+
+
+def _certificate_ends(pem: str) -> float | None:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
+
+
+def _token_ends(token: str) -> float | None:
+    """Of a JSON web token, as ServiceAccounts have; others do not say it."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None
+
+
+def _pem(facts: Mapping[str, Any], key: str) -> str:
+    try:
+        decoded = base64.b64decode(_text(facts, key), validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise KubeconfigError(key, f"{key} is not base64 of PEM.", "Paste the file anew.") from None
+    return decoded

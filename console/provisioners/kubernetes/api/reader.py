@@ -1,0 +1,149 @@
+"""GETs and review POSTs of one look at a cluster, under one deadline for them all.
+
+Promises a typed outcome for every question: what was answered, that it is not there, or why nobody
+said. Unreachable and refused as a whole are errors, one refused list is a fact. Changes nothing in
+the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from console.provisioners.base import PermanentError, TemporaryError
+from console.provisioners.kubernetes.api.access import ClusterAccess
+
+PAGE = 500
+MAX_PAGES = 20  # 10,000 objects; counting more would be a load for the cluster each minute
+_CHUNK = 64 * 1024
+_MOST_BYTES = 64 * 2**20
+_HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+class NotSaid(Exception):
+    """This one question has no answer; `status` 0 means that it took too long."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def refused(self) -> bool:
+        return self.status == 403
+
+
+@dataclass(slots=True)
+class Reader:
+    """`budget_s` is for all questions together, so that one look fits into a task."""
+
+    access: ClusterAccess
+    budget_s: float = 40.0
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.budget_s
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        found = self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
+        if found is None:
+            raise NotSaid(404, f"{path} is not there")
+        return found
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """None where the cluster does not know the path."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        found = self._ask("POST", path, body)
+        if found is None:
+            raise NotSaid(404, f"{path} is not there")
+        return found
+
+    def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
+        """Every object of a list, page by page; `NotSaid` beyond `MAX_PAGES`."""
+        token = ""
+        for _ in range(MAX_PAGES):
+            more = {"continue": token} if token else {}
+            page = self.get(path, limit=str(PAGE), **more, **query)
+            yield from page.get("items") or []
+            token = (page.get("metadata") or {}).get("continue", "")
+            if not token:
+                return
+        raise NotSaid(0, f"more than {PAGE * MAX_PAGES} objects")
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise NotSaid(0, f"the cluster took longer than {self.budget_s:g} s to answer")
+        status, content = self._send(method, path, body, min(left, self.access.deadline_s))
+        if status == 404:
+            return None
+        if status == 401:
+            text = "The cluster does not accept the credentials (401)."
+            remedy = "They may have expired: give the kubeconfig anew."
+            raise PermanentError("ClusterRefused", f"{text} {remedy}")
+        if not 200 <= status < 300:
+            raise NotSaid(status, _said(content) or f"HTTP {status}")
+        try:
+            found = json.loads(content)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            text = f"{path} did not answer as a Kubernetes API server does."
+            raise PermanentError("NotKubernetes", f"{text} Correct the server of the kubeconfig.")
+        return found
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
+    ) -> tuple[int, bytes]:
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        client = self.access.api_client()
+        asked = client.param_serialize(
+            method, path, header_params=dict(_HEADERS), body=body, auth_settings=["BearerToken"]
+        )
+        try:
+            answer = client.call_api(*asked, _request_timeout=timeout_s)
+            return int(answer.status), self._whole(answer.response)
+        except ApiException as error:  # what the client makes of a failed TLS handshake
+            text = f"The certificate of the API server is not accepted: {_short(error.reason)}."
+            remedy = "Put the cluster's certificate-authority-data into the kubeconfig."
+            raise PermanentError("ClusterUntrusted", f"{text} {remedy}") from None
+        except (HTTPError, OSError) as error:
+            text = f"The API server does not answer: {_short(error)}."
+            remedy = "Emberline asks again by itself; endpoints go on serving meanwhile."
+            raise TemporaryError("ClusterUnreachable", f"{text} {remedy}") from None
+
+    def _whole(self, reply: Any) -> bytes:
+        """The body, also of a server that drips or never ends, within the budget."""
+        content = bytearray()
+        try:
+            for chunk in reply.stream(_CHUNK):
+                content += chunk
+                if len(content) > _MOST_BYTES or time.monotonic() > self._until:
+                    raise NotSaid(0, "the answer had no end")
+        except NotSaid:
+            reply.close()  # what is left of it must not meet the next answer
+            raise
+        reply.release_conn()
+        return bytes(content)
+
+
+def _said(content: bytes) -> str:
+    try:
+        return str(json.loads(content).get("message", ""))[:300]
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _short(error: object) -> str:
+    """Pools wrap what happened: its last words say it."""
+    inner = getattr(error, "reason", None)
+    if isinstance(inner, BaseException):
+        return _short(inner)
+    return str(error).rpartition(": ")[2].strip(" .'\")(")[:200] or type(error).__name__

@@ -1,0 +1,253 @@
+"""What a cluster has, as plain facts which survive JSON, and how they follow from its objects.
+
+Promises that a number nobody could say is None, never 0. Pure; must not know how objects are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, GPU_DOMAINS
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ZONE = "topology.kubernetes.io/zone"
+_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+_MEMORY_MIB = "nvidia.com/gpu.memory"
+_ENDED = ("Succeeded", "Failed")
+_SUFFIX = {
+    "m": Decimal("0.001"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Of one capability: there, with what was found; or not, and why not. `unsure`: Emberline may
+    not look, so it is taken as there and the cluster will refuse what it cannot do."""
+
+    name: str
+    present: bool
+    detail: str = ""
+    why_not: str = ""
+    unsure: bool = False
+
+    @property
+    def label(self) -> str:
+        return CAPABILITIES[self.name].label
+
+    @property
+    def gives(self) -> str:
+        return CAPABILITIES[self.name].gives
+
+    @property
+    def remedy(self) -> str:
+        return "" if self.present else CAPABILITIES[self.name].remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes of one instance type and GPU. `gpus_free` on nodes that take pods now; None: not
+    known. `gpu_memory_bytes` of one GPU, 0 where no label says it."""
+
+    instance_type: str
+    gpu: str = ""
+    gpu_resource: str = ""
+    gpu_memory_bytes: int = 0
+    nodes: int = 0
+    ready: int = 0
+    gpus_per_node: int = 0
+    gpus: int = 0
+    gpus_free: int | None = 0
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    zones: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Names a spec may choose from. None: Emberline may not list them, so any may be right."""
+
+    namespaces: tuple[str, ...] | None = ()
+    storage_classes: tuple[str, ...] | None = ()
+    default_storage_class: str = ""
+    ingress_classes: tuple[str, ...] | None = ()
+    gateways: tuple[str, ...] | None = ()
+    issuers: tuple[str, ...] | None = ()
+    priority_classes: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """`shares`: drivers of storage that is there already were found, usable or not."""
+
+    server_version: str = ""
+    findings: tuple[Finding, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    offers: Offers = field(default_factory=Offers)
+    notes: tuple[str, ...] = ()
+    shares: bool = False
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.findings if one.present)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Inventory:
+        """As `to_json` wrote it, also by an earlier release: what is missing has its default."""
+        return cls(
+            str(data.get("server_version", "")),
+            tuple(
+                _made(Finding, one)
+                for one in data.get("findings", ())
+                if one.get("name") in CAPABILITIES
+            ),
+            tuple(_made(Pool, one) for one in data.get("pools", ())),
+            _made(Offers, data.get("offers", {})),
+            tuple(data.get("notes", ())),
+            bool(data.get("shares", False)),
+        )
+
+
+def _made(kind: Any, data: Mapping[str, Any]) -> Any:
+    known = kind.__dataclass_fields__
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in data.items()
+            if name in known
+        }
+    )
+
+
+def quantity(text: Any) -> Decimal:
+    """A number as Kubernetes writes it ("500m", "64Gi"); 0 for what is none."""
+    written = str(text)
+    digits = written.rstrip("mkMGTPEi")
+    try:
+        return Decimal(digits) * _SUFFIX.get(written[len(digits) :], Decimal(1))
+    except InvalidOperation:
+        return Decimal(0)
+
+
+def pools(
+    nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]] | None
+) -> tuple[Pool, ...]:
+    """Nodes by instance type and GPU; `pods` None: nobody could say which GPUs are taken."""
+    taken = None if pods is None else gpus_taken(pods)
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        resource, _count = _gpus(node)
+        product = next((labels[key] for key in _PRODUCT if labels.get(key)), "")
+        key = (labels.get(INSTANCE_TYPE, ""), product if resource else "", resource)
+        groups.setdefault(key, []).append(node)
+    return tuple(_pool(*key, group, taken) for key, group in sorted(groups.items()))
+
+
+def _pool(
+    instance_type: str,
+    product: str,
+    resource: str,
+    nodes: list[Mapping[str, Any]],
+    taken: Mapping[tuple[str, str], int] | None,
+) -> Pool:
+    first = nodes[0]
+    allocatable = (first.get("status") or {}).get("allocatable") or {}
+    labels = [node["metadata"].get("labels") or {} for node in nodes]
+    open_nodes = [node for node in nodes if _takes_pods(node)]
+    free: int | None = None
+    if taken is not None:
+        free = sum(
+            max(0, _gpus(node)[1] - taken.get((node["metadata"]["name"], resource), 0))
+            for node in open_nodes
+        )
+    return Pool(
+        instance_type=instance_type,
+        gpu=product or (resource if resource else ""),
+        gpu_resource=resource,
+        gpu_memory_bytes=int(quantity(labels[0].get(_MEMORY_MIB, 0)) * 1024**2),
+        nodes=len(nodes),
+        ready=sum(_is_ready(node) for node in nodes),
+        gpus_per_node=_gpus(first)[1],
+        gpus=sum(_gpus(node)[1] for node in nodes),
+        gpus_free=free,
+        cpus=float(quantity(allocatable.get("cpu", 0))),
+        memory_bytes=int(quantity(allocatable.get("memory", 0))),
+        zones=tuple(sorted({one[ZONE] for one in labels if one.get(ZONE)})),
+        taints=tuple(sorted({taint for node in nodes for taint in _taints(node)})),
+    )
+
+
+def gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
+    """GPUs asked for by what is placed and has not ended, by (node, resource)."""
+    found: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        spec = pod.get("spec") or {}
+        node = spec.get("nodeName")
+        if not node or (pod.get("status") or {}).get("phase") in _ENDED:
+            continue
+        for resource, count in _asked(spec).items():
+            found[node, resource] = found.get((node, resource), 0) + count
+    return found
+
+
+def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What the scheduler counts: all containers (and sidecars), or the largest init step."""
+    together: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    steps = spec.get("initContainers") or []
+    for container in [*(spec.get("containers") or []), *steps]:
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        alone = container in steps and container.get("restartPolicy") != "Always"
+        for name, value in asked.items():
+            if not is_gpu(name):
+                continue
+            count = int(quantity(value))
+            if alone:
+                largest[name] = max(largest.get(name, 0), count)
+            else:
+                together[name] = together.get(name, 0) + count
+    names = {*together, *largest}
+    return {name: max(together.get(name, 0), largest.get(name, 0)) for name in names}
+
+
+def is_gpu(resource: str) -> bool:
+    domain, _, name = resource.partition("/")
+    return domain in GPU_DOMAINS and (name == "gpu" or name.startswith("mig-"))
+
+
+def _gpus(node: Mapping[str, Any]) -> tuple[str, int]:
+    """The node's GPU resource and how many of it pods may have; whole ones before slices."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    found = sorted(
+        (name for name, count in allocatable.items() if is_gpu(name) and quantity(count) > 0),
+        key=lambda name: (not name.endswith("/gpu"), name),
+    )
+    return (found[0], int(quantity(allocatable[found[0]]))) if found else ("", 0)
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _takes_pods(node: Mapping[str, Any]) -> bool:
+    return _is_ready(node) and not (node.get("spec") or {}).get("unschedulable")
+
+
+def _taints(node: Mapping[str, Any]) -> Iterable[str]:
+    """Those which keep pods away, as KEY=VALUE:EFFECT; the node's own troubles are no pool's."""
+    for taint in (node.get("spec") or {}).get("taints") or []:
+        if taint["key"].startswith("node.kubernetes.io/") or taint["effect"] == "PreferNoSchedule":
+            continue
+        value = f"={taint['value']}" if taint.get("value") else ""
+        yield f"{taint['key']}{value}:{taint['effect']}"

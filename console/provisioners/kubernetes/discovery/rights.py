@@ -1,0 +1,396 @@
+"""What Emberline must and may do in a cluster, what it is granted, and the Role to grant.
+
+Promises that nothing is asked for which no part uses, and that a Role which is shown holds all that
+is needed at its level, so that applying it takes nothing away. Checking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from console.provisioners.kubernetes.api import capabilities as known
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.discovery.inventory import Inventory
+
+_LOOK = ("get", "list", "watch")
+VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
+NAME = "emberline-workloads"
+FOLLOW = "follow"
+"""The group of rights by which objects of a namespace are followed; nothing else needs them."""
+RECEIVERS = "receivers"
+"""The group of rights by which receivers of alerts are kept in a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on one resource. `lost` says what does not work without them; `cluster`: on all
+    namespaces; `capability`: only asked for where the cluster has it (`shares`: where it has
+    drivers of storage that is there already); `optional`: Emberline works without; `names`: on
+    these objects only; `part`: of a group, only asked for where that is used."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    lost: str
+    cluster: bool = False
+    optional: bool = False
+    capability: str = ""
+    shares: bool = False
+    names: tuple[str, ...] = ()
+    part: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+_LOST = {
+    "serviceaccounts": "no router can be made",
+    "roles": "routers cannot find their workers",
+    "rolebindings": "routers cannot find their workers",
+    "statefulsets": "no cache tier can be made",
+    "persistentvolumeclaims": "disks of cache nodes are not made, or stay",
+    "persistentvolumes": "models on S3, FSx and EFS cannot be mounted",
+    "gateways": "no exposure by a Gateway of its own",
+    "poddisruptionbudgets": "drains of nodes are not held back",
+    "networkpolicies": "ports of pods are not closed",
+    "ingresses": "no exposure by Ingress",
+    "httproutes": "no exposure by a Gateway",
+    "horizontalpodautoscalers": "no autoscaling",
+    "scaledobjects": "no autoscaling by KEDA",
+    "triggerauthentications": "no autoscaling by triggers with a secret",
+    "certificates": "no certificates by cert-manager",
+    "podmonitors": "the Prometheus Operator is not told of workloads",
+    "servicemonitors": "the Prometheus Operator is not told of workloads",
+    "prometheusrules": "the Prometheus Operator is not told of alerts",
+}
+
+
+def _offered(group: str, resource: str, lost: str, capability: str = "") -> Right:
+    """Only to see what there is, cluster-wide."""
+    return Right(group, resource, ("list",), lost, True, True, capability)
+
+
+_CONFIGS = ("inference.sagemaker.aws.amazon.com", "inferenceendpointconfigs")
+_DEFINITIONS = Right(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    ("create",),  # which cannot be told by name: the object is not there yet
+    "the definition of InferenceEndpointConfig is not installed: no object can be followed",
+    cluster=True,
+    optional=True,
+    part=FOLLOW,
+)
+
+
+def _follows(group: str, resource: str, verbs: tuple[str, ...], lost: str) -> Right:
+    """In followed namespaces. A finalizer is part of the object, so it is a patch of that."""
+    return Right(group, resource, verbs, lost, optional=True, part=FOLLOW)
+
+
+RIGHTS = (
+    *(
+        Right(
+            kind.group,
+            kind.plural,
+            VERBS_OF_OWN,
+            _LOST.get(kind.plural, "no workload can be made"),
+            capability=kind.capability,
+        )
+        for kind in kinds.APPLIED
+        if kind.namespaced
+    ),
+    Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
+    Right("", "pods/log", ("get",), "logs are not shown"),
+    Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
+    # Nobody can give away what they do not have: routers get this one.
+    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot find their workers"),
+    Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
+    *(
+        Right(kind.group, kind.plural, VERBS_OF_OWN, _LOST[kind.plural], True, True, shares=True)
+        for kind in kinds.APPLIED
+        if not kind.namespaced
+    ),
+    _offered("", "nodes", "instance types and GPUs are not known"),
+    _offered("", "pods", "free GPUs are not known"),
+    _offered("", "namespaces", "namespaces are not offered"),
+    _offered("storage.k8s.io", "storageclasses", "classes are not offered"),
+    _offered("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not offered"),
+    _offered("networking.k8s.io", "ingressclasses", "classes are not offered"),
+    _offered("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
+    _offered("cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER),
+    _offered("cert-manager.io", "issuers", "issuers are not offered", known.CERT_MANAGER),
+    _offered(
+        "gateway.networking.k8s.io", "gateways", "Gateways are not offered", known.GATEWAY_API
+    ),
+    _DEFINITIONS,
+    replace(
+        _DEFINITIONS,
+        verbs=("get", "patch"),
+        names=(".".join(reversed(_CONFIGS)),),
+        lost="objects are not followed",
+    ),
+    _follows(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
+    _follows(_CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"),
+    _follows("", "events", ("create", "patch"), "no event says why an object is refused"),
+    Right(
+        "monitoring.coreos.com",
+        "alertmanagerconfigs",
+        VERBS_OF_OWN,
+        "receivers are not kept for the cluster's Alertmanager",
+        optional=True,
+        capability=known.PROMETHEUS_OPERATOR,
+        part=RECEIVERS,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Verbs that are not granted on one resource, and what is lost by it. `namespace`: where, if
+    that is not the cluster's own."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    lost: str
+    cluster: bool = False
+    optional: bool = False
+    namespace: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """`who` is the name by which the cluster knows us; `manifest` grants all that is missing."""
+
+    who: str = ""
+    namespace: str = ""
+    missing: tuple[Missing, ...] = ()
+    manifest: str = ""
+
+    @property
+    def enough(self) -> bool:
+        return all(one.optional for one in self.missing)
+
+    @property
+    def needed(self) -> tuple[Missing, ...]:
+        return tuple(one for one in self.missing if not one.optional)
+
+    @property
+    def wished(self) -> tuple[Missing, ...]:
+        return tuple(one for one in self.missing if one.optional)
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Granted:
+        missing = tuple(
+            Missing(
+                one["group"],
+                one["resource"],
+                tuple(one["verbs"]),
+                one["lost"],
+                bool(one["cluster"]),
+                bool(one["optional"]),
+                one.get("namespace", ""),
+            )
+            for one in data.get("missing", ())
+        )
+        return cls(
+            data.get("who", ""), data.get("namespace", ""), missing, data.get("manifest", "")
+        )
+
+
+def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
+    """All that concerns a cluster which has this, and where these groups are used."""
+    there = {"", *found.capabilities}
+    return tuple(
+        one
+        for one in RIGHTS
+        if one.capability in there
+        and (found.shares or not one.shares)
+        and (not one.part or one.part in parts)
+    )
+
+
+def check(
+    reader: Reader,
+    namespace: str,
+    found: Inventory,
+    followed: Collection[str] = (),
+    parts: Collection[str] = (),
+) -> Granted:
+    """What is missing in the namespace (of `parts`, too), in namespaces whose objects are followed
+    (of what only following needs), and cluster-wide."""
+    who = _who(reader)
+    rights = wanted(found, (*parts, *((FOLLOW,) if followed else ())))
+    wide = [one for one in rights if one.cluster]
+    missing: list[Missing] = []
+    documents: list[dict[str, Any]] = []
+    for space in dict.fromkeys((namespace, *sorted(followed))):
+        own = space == namespace
+        used = {"", *(parts if own else ()), *((FOLLOW,) if space in followed else ())}
+        here = [one for one in rights if not one.cluster and one.part in used]
+        asked = [*here, *wide] if own else [one for one in here if one.part]
+        lacking = _lacking(reader, asked, space)
+        missing += lacking if own else [replace(one, namespace=space) for one in lacking]
+        if any(not one.cluster for one in lacking):
+            documents += _level(here, who, space)
+    if any(one.cluster for one in missing):
+        documents += _level(wide, who, "")
+    return Granted(who, namespace, tuple(missing), _yaml(documents))
+
+
+def _lacking(reader: Reader, asked: Iterable[Right], namespace: str) -> list[Missing]:
+    rules, whole = _rules(reader, namespace)
+    found = []
+    for right in asked:
+        verbs = tuple(
+            verb
+            for verb in right.verbs
+            if not _allowed(reader, right, verb, namespace, rules, ask_again=not whole)
+        )
+        if verbs:
+            facts = (right.lost, right.cluster, right.optional)
+            found.append(Missing(right.group, right.resource, verbs, *facts))
+    return found
+
+
+def _who(reader: Reader) -> str:
+    """Clusters before 1.28 do not tell."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        found = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    except NotSaid:
+        return ""
+    return str(((found.get("status") or {}).get("userInfo") or {}).get("username", ""))
+
+
+def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], bool]:
+    """Every rule for the namespace in one question, and whether these are all of them."""
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    try:
+        found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)
+    except NotSaid:
+        return [], False
+    status = found.get("status") or {}
+    return list(status.get("resourceRules") or ()), not status.get("incomplete", False)
+
+
+def _allowed(
+    reader: Reader,
+    right: Right,
+    verb: str,
+    namespace: str,
+    rules: Iterable[Mapping[str, Any]],
+    *,
+    ask_again: bool,
+) -> bool:
+    """By the namespace's rules where these say it, else by asking for this one."""
+    if not right.cluster:
+        if any(_grants(rule, right, verb) for rule in rules):
+            return True
+        if not ask_again:
+            return False
+    where = "" if right.cluster else namespace
+    return all(
+        allowed(reader, verb, right.group, right.resource, where, one)
+        for one in right.names or ("",)
+    )
+
+
+def allowed(
+    reader: Reader, verb: str, group: str, resource: str, namespace: str, object_name: str = ""
+) -> bool:
+    """`namespace` "": on all of them; `object_name` "": on every object."""
+    name, _, part = resource.partition("/")
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": name,
+                "subresource": part,
+                "namespace": namespace,
+                "name": object_name,
+            }
+        },
+    }
+    found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    return (found.get("status") or {}).get("allowed") is True
+
+
+def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
+    def has(key: str, value: str) -> bool:
+        return bool({"*", value} & set(rule.get(key) or ()))
+
+    return (
+        not rule.get("resourceNames")  # only some objects, whose names we do not choose
+        and has("verbs", verb)
+        and has("apiGroups", right.group)
+        and has("resources", right.resource)
+    )
+
+
+def manifest(rights: Iterable[Right], who: str, namespace: str) -> str:
+    """YAML for `kubectl apply -f -` by somebody who may grant; "" when there is nothing to."""
+    given = list(rights)
+    here = _level([one for one in given if not one.cluster], who, namespace)
+    return _yaml([*here, *_level([one for one in given if one.cluster], who, "")])
+
+
+def _yaml(documents: list[dict[str, Any]]) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False) if documents else ""
+
+
+def _level(rights: Iterable[Right], who: str, namespace: str) -> list[dict[str, Any]]:
+    together: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for one in rights:
+        together.setdefault((one.group, one.verbs, one.names), []).append(one.resource)
+    rules = [
+        {
+            "apiGroups": [group],
+            "resources": resources,
+            **({"resourceNames": list(names)} if names else {}),
+            "verbs": list(verbs),
+        }
+        for (group, verbs, names), resources in together.items()
+    ]
+    return _role(rules, who, namespace) if rules else []
+
+
+def _role(rules: list[dict[str, Any]], who: str, namespace: str) -> list[dict[str, Any]]:
+    """A Role and its binding; cluster-wide ones when there is no namespace."""
+    kind = "Role" if namespace else "ClusterRole"
+    api = "rbac.authorization.k8s.io"
+    facts: dict[str, Any] = {"name": NAME, **({"namespace": namespace} if namespace else {})}
+    return [
+        {"apiVersion": f"{api}/v1", "kind": kind, "metadata": dict(facts), "rules": rules},
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": dict(facts),
+            "roleRef": {"apiGroup": api, "kind": kind, "name": NAME},
+            "subjects": [_subject(who)],
+        },
+    ]
+
+
+def _subject(who: str) -> dict[str, str]:
+    parts = who.split(":")
+    if len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]:
+        return {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
+    return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": who or "emberline"}

@@ -1,0 +1,323 @@
+"""One look at a cluster: what it can carry and why not, its nodes, and the names it offers.
+
+Promises to change nothing, to end within its reader's deadline, and to say of everything it could
+not see why. Raises `TemporaryError` or `PermanentError` only when the cluster as a whole does not
+answer or does not know us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from console.provisioners.base import PermanentError, TemporaryError
+from console.provisioners.kubernetes.api import capabilities as known
+from console.provisioners.kubernetes.api.access import ClusterAccess
+from console.provisioners.kubernetes.api.reader import NotSaid, Reader
+from console.provisioners.kubernetes.discovery.inventory import (
+    Finding,
+    Inventory,
+    Offers,
+    Pool,
+    pools,
+)
+from console.provisioners.kubernetes.discovery.rights import VERBS_OF_OWN, allowed
+
+# Groups which only a network plug-in that enforces NetworkPolicy brings.
+_ENFORCERS = {
+    "crd.projectcalico.org": "Calico",
+    "projectcalico.org": "Calico",
+    "operator.tigera.io": "Calico",
+    "cilium.io": "Cilium",
+    "crd.antrea.io": "Antrea",
+    "k8s.ovn.org": "OVN-Kubernetes",
+    "networking.k8s.aws": "the VPC CNI's policy agent",
+    "networking.gke.io": "GKE",
+}
+_BALANCERS = {"metallb.io": "MetalLB", "kube-vip.io": "kube-vip"}
+_NO_CLOUD = ("", "kind", "minikube", "docker", "player")
+_CRDS = {
+    known.KEDA: ("keda.sh", "v1alpha1", "scaledobjects"),
+    known.CERT_MANAGER: ("cert-manager.io", "v1", "certificates"),
+    known.GATEWAY_API: ("gateway.networking.k8s.io", "v1", "httproutes"),
+    known.PROMETHEUS_OPERATOR: ("monitoring.coreos.com", "v1", "podmonitors"),
+}
+# Served by a running pod, so that an answer says it works, not only that it was installed.
+_SERVED = {
+    known.KEDA: ("external.metrics.k8s.io", "v1beta1"),
+    known.METRICS_SERVER: ("metrics.k8s.io", "v1beta1"),
+}
+
+
+def discover(access: ClusterAccess) -> Inventory:
+    return Look(Reader(access)).run()
+
+
+class Look:
+    """One discovery; `notes` gathers what could not be seen and what is lost by it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._notes: list[str] = []
+        self.shares = False
+
+    def run(self) -> Inventory:
+        # These stand for all: without an answer to them there is no cluster to look at.
+        version = str(self._must("/version").get("gitVersion", ""))
+        groups = {str(group["name"]): group for group in self._must("/apis").get("groups") or []}
+        nodes = self._list("/api/v1/nodes", "instance types and GPUs are not known")
+        found = self._pools(nodes)
+        offers = self._offers(groups)
+        findings = {one.name: one for one in self._findings(groups, nodes, found, offers)}
+        ordered = tuple(findings[name] for name in known.CAPABILITIES)
+        return Inventory(version, ordered, found, offers, tuple(self._notes), self.shares)
+
+    def _must(self, path: str) -> dict[str, Any]:
+        try:
+            return self._reader.get(path)
+        except NotSaid as error:
+            if error.status == 404:
+                text = "It does not answer as a Kubernetes API server does"
+                raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
+            if error.refused:
+                text = f"The cluster does not let us ask for {path}: {error}."
+                remedy = "Bind us to the ClusterRole system:discovery, as clusters do by default."
+                raise PermanentError("ClusterRefused", f"{text} {remedy}") from None
+            text = f"The cluster could not say {path} now: {error}."
+            raise TemporaryError("ClusterBusy", text) from None
+
+    def _list(self, path: str, lost: str, **query: str) -> list[dict[str, Any]] | None:
+        """All of them; None, and a note of what is `lost`, where nobody says."""
+        try:
+            return list(self._reader.items(path, **query))
+        except NotSaid as error:
+            if error.status == 404:
+                return []
+            may = "Emberline may not list it" if error.refused else str(error)
+            self._notes.append(f"{path}: {may}; {lost}.")
+            return None
+
+    def _pools(self, nodes: list[dict[str, Any]] | None) -> tuple[Pool, ...]:
+        if not nodes:
+            return ()
+        if not any(pool.gpus for pool in pools(nodes, None)):
+            return pools(nodes, ())
+        running = "status.phase!=Succeeded,status.phase!=Failed"
+        pods = self._list("/api/v1/pods", "free GPUs are not known", fieldSelector=running)
+        return pools(nodes, pods)
+
+    def _offers(self, groups: Mapping[str, Any]) -> Offers:
+        storage = self._list("/apis/storage.k8s.io/v1/storageclasses", "any name is accepted")
+        issuers: list[str] | None = []
+        gateways: list[str] | None = []
+        if known_group(groups, known.CERT_MANAGER):
+            issuers = self._issuers()
+        if known_group(groups, known.GATEWAY_API):
+            path = "/apis/gateway.networking.k8s.io/v1/gateways"
+            gateways = _names(self._list(path, "any Gateway is accepted"), with_namespace=True)
+        return Offers(
+            _tuple(_names(self._list("/api/v1/namespaces", "any namespace is accepted"))),
+            _tuple(_names(storage)),
+            _default_class(storage),
+            _tuple(
+                _names(
+                    self._list("/apis/networking.k8s.io/v1/ingressclasses", "any class is accepted")
+                )
+            ),
+            _tuple(gateways),
+            _tuple(issuers),
+            _tuple(
+                _names(
+                    self._list("/apis/scheduling.k8s.io/v1/priorityclasses", "any name is accepted")
+                )
+            ),
+        )
+
+    def _issuers(self) -> list[str] | None:
+        base = "/apis/cert-manager.io/v1"
+        wide = self._list(f"{base}/clusterissuers", "any issuer is accepted")
+        narrow = self._list(f"{base}/issuers", "any issuer is accepted")
+        if wide is None or narrow is None:
+            return None
+        return [f"ClusterIssuer/{name}" for name in _names(wide) or ()] + [
+            f"Issuer/{name}" for name in dict.fromkeys(_names(narrow) or ())
+        ]
+
+    def _findings(
+        self,
+        groups: Mapping[str, Any],
+        nodes: list[dict[str, Any]] | None,
+        found: tuple[Pool, ...],
+        offers: Offers,
+    ) -> Iterable[Finding]:
+        for name in _CRDS:
+            yield self._crd(name, groups, offers)
+        yield self._metrics_server(groups)
+        yield _network_policy(groups)
+        yield from self._drivers()
+        yield from _gpus(nodes, found)
+        yield _ingress(offers)
+        yield _load_balancer(groups, nodes)
+
+    def _crd(self, name: str, groups: Mapping[str, Any], offers: Offers) -> Finding:
+        group, version, resource = _CRDS[name]
+        if group not in groups:
+            return Finding(name, present=False, why_not=f"The cluster does not know {group}.")
+        served = self._served(f"/apis/{group}/{version}")
+        if isinstance(served, str) or resource not in served:
+            text = served if isinstance(served, str) else f"it has no {resource}"
+            why_not = f"{group}/{version} does not serve {resource}: {text}."
+            return Finding(name, present=False, why_not=why_not)
+        if name == known.KEDA and _SERVED[name][0] in groups:
+            answer = self._served("/apis/{}/{}".format(*_SERVED[name]))
+            if isinstance(answer, str):
+                why_not = f"KEDA is installed, but its metrics server does not answer: {answer}."
+                return Finding(name, present=False, why_not=why_not)
+        return Finding(name, present=True, detail=_detail(name, f"{group}/{version}", offers))
+
+    def _metrics_server(self, groups: Mapping[str, Any]) -> Finding:
+        name = known.METRICS_SERVER
+        group, version = _SERVED[name]
+        if group not in groups:
+            return Finding(name, present=False, why_not=f"The cluster does not know {group}.")
+        served = self._served(f"/apis/{group}/{version}")
+        if isinstance(served, str):
+            why_not = f"It is installed, but does not answer: {served}."
+            return Finding(name, present=False, why_not=why_not)
+        return Finding(name, present=True, detail=f"{group}/{version} answers")
+
+    def _served(self, path: str) -> set[str] | str:
+        """The resources a group's version serves, or why nobody says."""
+        try:
+            found = self._reader.find(path)
+        except NotSaid as error:
+            return str(error)
+        if found is None:
+            return "it is not served"
+        return {str(one["name"]) for one in found.get("resources") or []}
+
+    def _drivers(self) -> Iterable[Finding]:
+        """A driver is of use to who may make the volumes of the storage that is there already."""
+        path = "/apis/storage.k8s.io/v1/csidrivers"
+        listed = self._list(path, "models on S3, FSx and EFS are not offered")
+        names = set(_names(listed) or ())
+        self.shares = not names.isdisjoint(known.CSI_DRIVERS)
+        may = self.shares and self._may_make_volumes()
+        for driver, name in known.CSI_DRIVERS.items():
+            if listed is None:
+                yield Finding(name, present=False, why_not="Emberline may not list CSI drivers.")
+            elif driver not in names:
+                why_not = f"The cluster has no CSI driver {driver}."
+                yield Finding(name, present=False, why_not=why_not)
+            elif not may:
+                why_not = (
+                    f"{driver} is there, but Emberline may not get, list, create, patch and"
+                    " delete persistentvolumes, which are of the whole cluster."
+                )
+                yield Finding(name, present=False, why_not=why_not)
+            else:
+                yield Finding(name, present=True, detail=driver)
+
+    def _may_make_volumes(self) -> bool:
+        try:
+            return all(
+                allowed(self._reader, verb, "", "persistentvolumes", "") for verb in VERBS_OF_OWN
+            )
+        except NotSaid:
+            return False
+
+
+def known_group(groups: Mapping[str, Any], name: str) -> bool:
+    return _CRDS[name][0] in groups
+
+
+def _detail(name: str, served: str, offers: Offers) -> str:
+    if name == known.CERT_MANAGER and offers.issuers is not None:
+        return f"{served}, {_count(len(offers.issuers), 'issuer')}"
+    if name == known.GATEWAY_API and offers.gateways is not None:
+        return f"{served}, {_count(len(offers.gateways), 'Gateway')}"
+    return served
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
+
+def _network_policy(groups: Mapping[str, Any]) -> Finding:
+    plugin = next((label for group, label in _ENFORCERS.items() if group in groups), "")
+    if plugin:
+        return Finding(known.NETWORK_POLICY, present=True, detail=f"enforced by {plugin}")
+    why_not = (
+        "No network plug-in known to enforce NetworkPolicy was found. The policies are made"
+        " nevertheless; whether they hold, the cluster does not tell."
+    )
+    return Finding(known.NETWORK_POLICY, present=False, why_not=why_not)
+
+
+def _gpus(nodes: list[dict[str, Any]] | None, found: tuple[Pool, ...]) -> Iterable[Finding]:
+    for domain, name in known.GPU_DOMAINS.items():
+        mine = [pool for pool in found if pool.gpu_resource.startswith(f"{domain}/")]
+        if nodes is None:
+            yield _unsure(name, "nodes")
+        elif not mine:
+            why_not = f"No node offers {domain}/gpu."
+            yield Finding(name, present=False, why_not=why_not)
+        else:
+            total = sum(pool.gpus for pool in mine)
+            free = [pool.gpus_free for pool in mine if pool.gpus_free is not None]
+            text = f"{sum(free)} of {total} free" if len(free) == len(mine) else f"{total}"
+            yield Finding(name, present=True, detail=text)
+
+
+def _ingress(offers: Offers) -> Finding:
+    if offers.ingress_classes is None:
+        return _unsure(known.INGRESS, "ingress classes")
+    if offers.ingress_classes:
+        return Finding(known.INGRESS, present=True, detail=", ".join(offers.ingress_classes))
+    return Finding(known.INGRESS, present=False, why_not="The cluster has no IngressClass.")
+
+
+def _load_balancer(groups: Mapping[str, Any], nodes: list[dict[str, Any]] | None) -> Finding:
+    name = known.LOAD_BALANCER
+    for group, label in _BALANCERS.items():
+        if group in groups:
+            return Finding(name, present=True, detail=label)
+    clouds = {
+        str((node.get("spec") or {}).get("providerID", "")).partition("://")[0]
+        for node in nodes or ()
+    }
+    for cloud in sorted(clouds):
+        if cloud not in _NO_CLOUD:
+            return Finding(name, present=True, detail=f"nodes of {cloud}")
+    if nodes is None:
+        return _unsure(name, "nodes")
+    why_not = "Neither a cloud provider nor MetalLB was found."
+    return Finding(name, present=False, why_not=why_not)
+
+
+def _unsure(name: str, what: str) -> Finding:
+    detail = f"Emberline may not list {what}; taken as there"
+    return Finding(name, present=True, detail=detail, unsure=True)
+
+
+def _names(
+    listed: list[dict[str, Any]] | None, *, with_namespace: bool = False
+) -> list[str] | None:
+    if listed is None:
+        return None
+    facts = [one["metadata"] for one in listed]
+    return sorted(
+        f"{one['namespace']}/{one['name']}" if with_namespace else str(one["name"]) for one in facts
+    )
+
+
+def _tuple(names: list[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
+def _default_class(listed: list[dict[str, Any]] | None) -> str:
+    mark = "storageclass.kubernetes.io/is-default-class"
+    for one in listed or ():
+        if (one["metadata"].get("annotations") or {}).get(mark) == "true":
+            return str(one["metadata"]["name"])
+    return ""

@@ -1,0 +1,115 @@
+"""How many there are, where somebody else decides: an autoscaler, or who drains nodes.
+
+Promises one autoscaler at most: KEDA's where there are triggers, the cluster's own otherwise; and
+none for a workload that is paused. Must not know what a trigger measures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api.capabilities import KEDA, METRICS_SERVER
+from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of, selector
+from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.pods import Autoscale
+
+
+def autoscaled(spec: WorkloadSpec) -> bool:
+    """A pause decides above everybody."""
+    return around_of(spec).autoscale is not None and spec.replicas > 0
+
+
+def disruption_budgets(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+    if spec.around is None:
+        return []
+    body = {
+        "maxUnavailable": spec.around.max_unavailable,
+        "selector": {"matchLabels": selector(spec.name)},
+        # One that cannot serve must not keep a node from being emptied.
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    kind = "PodDisruptionBudget"
+    return [made(spec, target.namespace, "policy/v1", kind, spec.name, {"spec": body})]
+
+
+def autoscalers(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+    scale = around_of(spec).autoscale
+    if scale is None or not autoscaled(spec):
+        return []
+    _check(spec, target, scale)
+    if scale.triggers:
+        kind, version, body = "ScaledObject", "keda.sh/v1alpha1", _scaled_object(spec, scale)
+    else:
+        kind, version, body = "HorizontalPodAutoscaler", "autoscaling/v2", _by_cpu(spec, scale)
+    return [made(spec, target.namespace, version, kind, spec.name, {"spec": body})]
+
+
+def _check(spec: WorkloadSpec, target: Target, scale: Autoscale) -> None:
+    if scale.minimum > scale.maximum or scale.maximum < 1:
+        raise _bad(spec, f"between {scale.minimum} and {scale.maximum} replicas is no range")
+    if scale.triggers:
+        target.need(KEDA, f"Autoscaling {spec.name!r} by triggers")
+        return
+    target.need(METRICS_SERVER, f"Autoscaling {spec.name!r} by CPU")
+    if not scale.cpu_percent:
+        raise _bad(spec, "there is neither a trigger nor a share of CPU: set one of them")
+    if scale.minimum < 1:
+        raise _bad(spec, "down to 0 needs a trigger (CPU of nothing says nothing): set at least 1")
+    requested = (pod_of(spec).resources.get("requests") or {}).get("cpu")
+    if not spec.cpus and not requested:
+        raise _bad(spec, "a share of CPU is one of what is asked for: set its processors")
+
+
+def _bad(spec: WorkloadSpec, why: str) -> PermanentError:
+    return PermanentError("BadSpec", f"{spec.name!r} cannot be autoscaled: {why}.")
+
+
+def _scale_target(spec: WorkloadSpec) -> dict[str, str]:
+    kind = "StatefulSet" if pod_of(spec).stable else "Deployment"
+    return {"apiVersion": "apps/v1", "kind": kind, "name": spec.name}
+
+
+def _by_cpu(spec: WorkloadSpec, scale: Autoscale) -> dict[str, Any]:
+    use = {"type": "Utilization", "averageUtilization": scale.cpu_percent}
+    return {
+        "scaleTargetRef": _scale_target(spec),
+        "minReplicas": scale.minimum,
+        "maxReplicas": scale.maximum,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": use}}],
+        "behavior": _behavior(scale),
+    }
+
+
+def _scaled_object(spec: WorkloadSpec, scale: Autoscale) -> dict[str, Any]:
+    triggers = [_trigger(dict(trigger)) for trigger in scale.triggers]
+    if scale.cpu_percent:
+        by_cpu = {"value": str(scale.cpu_percent)}
+        triggers.append({"type": "cpu", "metricType": "Utilization", "metadata": by_cpu})
+    return {
+        "scaleTargetRef": _scale_target(spec),
+        "pollingInterval": scale.polling_s,
+        "cooldownPeriod": scale.cooldown_s,
+        "initialCooldownPeriod": scale.initial_cooldown_s,
+        "minReplicaCount": scale.minimum,
+        "maxReplicaCount": scale.maximum,
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(scale)}},
+        "triggers": triggers,
+    }
+
+
+def _trigger(trigger: dict[str, Any]) -> dict[str, Any]:
+    """KEDA takes text only, also for numbers and for yes and no."""
+    given = trigger.get("metadata") or {}
+    return {**trigger, "metadata": {str(key): _text(value) for key, value in given.items()}}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _behavior(scale: Autoscale) -> dict[str, Any]:
+    return {
+        "scaleUp": {"stabilizationWindowSeconds": scale.up_stabilization_s},
+        "scaleDown": {"stabilizationWindowSeconds": scale.down_stabilization_s},
+    }

@@ -1,0 +1,139 @@
+"""What of an object is no longer as it was applied, and who changed it.
+
+Promises that only what we applied counts: what others add beside it, and what the server fills in,
+is theirs. A field that is set by somebody else to the value we want is no drift. Values of Secrets
+are never shown. Pure: it compares what was applied with what is found.
+
+Theory of operation. Server-side apply takes a field from its owner when anybody else changes it. So
+a field drifted when we applied it, do not own it any more, and it has another value now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from console.provisioners.base import Drift
+from console.provisioners.kubernetes.rendering.names import MANAGER
+from console.provisioners.kubernetes.workload import fields
+from console.provisioners.kubernetes.workload.fields import Fields, Json, Manager
+
+_LEFT_OUT = ("apiVersion", "kind", "status")
+_NAMES = ("name", "namespace", "resourceVersion", "managedFields")
+_OF_SECRETS = "(secret)"
+_LONG = 512
+"""Characters of a file that are kept to be shown."""
+MISSING = "there"
+
+
+def drift(applied: Json, found: Json | None) -> tuple[Drift, ...]:
+    """`applied` without values where it is a Secret; `found` None when it is gone."""
+    name = object_name(applied)
+    if found is None:
+        return (Drift(name, "", wanted=MISSING, found=None),)
+    walk = _Walk(name, found, secret=applied.get("kind") == "Secret")
+    return tuple(walk.compare(_comparable(applied), walk.mine, walk.known, found, ""))
+
+
+def object_name(body: Mapping[str, Any]) -> str:
+    return f"{body['kind']}/{body['metadata']['name']}"
+
+
+def without(body: Json, found: Json | None, left: frozenset[str]) -> Json:
+    """The object less the fields which are left to others (`left`: keys of drift)."""
+    name = object_name(body)
+    mine = {key.removeprefix(name) for key in left if key.startswith((f"{name}.", f"{name}["))}
+    if not mine:
+        return body
+    known = fields.union([manager.fields for manager in fields.managers(found or {})])
+    stripped: Json = _strip(body, known, "", mine)
+    return stripped
+
+
+def keep(body: Json) -> Json:
+    """The object as it may be kept where everybody can read it: no secrets, no long files."""
+    if body.get("kind") == "Secret":
+        return {**body, "data": dict.fromkeys(body.get("data") or {}, _OF_SECRETS)}
+    if body.get("kind") == "ConfigMap":
+        data = body.get("data") or {}
+        return {**body, "data": {key: _shortened(text) for key, text in data.items()}}
+    return body
+
+
+class _Walk:
+    def __init__(self, name: str, found: Json, *, secret: bool) -> None:
+        self.name = name
+        self.secret = secret
+        self.others = [m for m in fields.managers(found) if m.name != MANAGER]
+        self.mine = fields.applied_by(found, MANAGER)
+        self.known = fields.union([m.fields for m in fields.managers(found)])
+
+    def compare(
+        self, wanted: Any, mine: Fields, known: Fields, found: Any, path: str
+    ) -> Iterator[Drift]:
+        for part in fields.parts(wanted, known):
+            here = path + part.step
+            have = fields.below(found, part)
+            if part.key in mine and not mine[part.key]:
+                continue  # ours, as a whole
+            deeper = isinstance(part.value, Mapping | list) and part.value
+            kept = isinstance(have, Mapping | list) and have
+            under = known.get(part.key) or {}
+            if deeper and kept and (under or isinstance(part.value, Mapping)):
+                yield from self.compare(part.value, mine.get(part.key) or {}, under, have, here)
+            elif part.key not in mine and _differs(part.value, have):
+                yield self._found(here, part.value, have)
+
+    def _found(self, path: str, wanted: Any, have: Any) -> Drift:
+        by, since = "", 0.0
+        if have is not None:
+            owner = next((m for m in self.others if _owns(m, path)), None)
+            by, since = (owner.name, owner.at) if owner else ("", 0.0)
+        if self.secret and path.startswith(".data"):
+            have = _OF_SECRETS if have is not None else None
+        return Drift(self.name, path, wanted, have, by, since)
+
+
+def _differs(wanted: Any, found: Any) -> bool:
+    """The server leaves out what is empty, and an empty list or mapping wanted nothing."""
+    return wanted not in ({}, []) and found != wanted and bool(wanted or found)
+
+
+def _owns(manager: Manager, path: str) -> bool:
+    return any(
+        owned == path or path.startswith(f"{owned}.") or owned.startswith((f"{path}.", f"{path}["))
+        for owned in _paths(manager.fields, "")
+    )
+
+
+def _paths(owned: Fields, path: str) -> Iterator[str]:
+    for key, under in owned.items():
+        if key == ".":
+            continue
+        here = path + fields.step(key)
+        if under and set(under) != {"."}:
+            yield from _paths(under, here)
+        else:
+            yield here
+
+
+def _strip(value: Any, known: Fields, path: str, left: set[str]) -> Any:
+    kept: dict[str | int, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
+    for part in fields.parts(value, known):
+        here = path + part.step
+        if here in left:
+            del kept[part.at]
+        elif any(wanted.startswith((f"{here}.", f"{here}[")) for wanted in left):
+            kept[part.at] = _strip(part.value, known.get(part.key) or {}, here, left)
+    return kept if isinstance(value, Mapping) else list(kept.values())
+
+
+def _comparable(applied: Json) -> Json:
+    """Less what names the object: nobody owns that."""
+    metadata = {k: v for k, v in applied["metadata"].items() if k not in _NAMES}
+    body = {key: value for key, value in applied.items() if key not in _LEFT_OUT}
+    return {**body, "metadata": metadata}
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text)} characters)"

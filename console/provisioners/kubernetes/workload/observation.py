@@ -1,0 +1,247 @@
+"""Looks at a workload: its pods, its rollout, what lies around it, and what drifted.
+
+Promises few requests (the anchor, the pods by label, the Deployment, and each object around that
+has a status), for many workloads are looked at every few seconds. Events are read only while
+something is not as wanted, once for all workloads of a namespace; fields are compared with what was
+applied every `CHECK_EVERY_S` only; of what is being removed the anchor and the pods tell enough.
+Changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from console.provisioners.base import (
+    ClusterEvent,
+    Drift,
+    Observation,
+    PartCondition,
+    PermanentError,
+    ProvisionError,
+    ReplicaObservation,
+    ReplicaState,
+)
+from console.provisioners.crash_cause import crash_cause
+from console.provisioners.kubernetes import events
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.rendering.names import WORKLOAD, public_name
+from console.provisioners.kubernetes.workload import anchor_record, logs, related_objects, removal
+from console.provisioners.kubernetes.workload import pods as workload_pods
+from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.drift import MISSING, drift, object_name
+from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
+
+Json = dict[str, Any]
+
+CHECK_EVERY_S = 30.0
+_EVENTS_AGAIN_S = 2.0
+_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
+_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
+_GAVE_UP = "ProgressDeadlineExceeded"
+_CAUSE_KEPT_S = 600.0
+"""A process that ended does not change its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """All that was read in one look."""
+
+    name: str
+    kept: Kept
+    kind: Kind | None
+    workload: Json | None
+    pods: tuple[Json, ...]
+    around: tuple[tuple[Kind, Json], ...]
+    now: float
+
+
+def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> Observation:
+    anchor = client.get(kinds.CONFIG_MAP, name)
+    if anchor is None or not removal.ours(anchor, name):
+        return _remains(removal.left(client, name, possible))
+    looked = _explained(client, _look(client, name, anchor_record.read(anchor)))
+    _check(client, looked, seen)
+    found = judged(looked)
+    happened: tuple[ClusterEvent, ...] = ()
+    told = [*found.parts, *looked.kept.declined]
+    if not looked.kept.ending and not _settled(found):
+        try:
+            happened = recent(client, name, looked.kept)
+            found = judged(looked, happened)
+        except PermanentError as error:  # a right that one can do without
+            told.append(PartCondition("events", False, error.reason, error.message))
+    return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
+
+
+def _explained(client: Client, looked: Looked) -> Looked:
+    """With the cause of each crash in the place of a termination message that holds none."""
+    if looked.kept.ending:
+        return looked
+    for pod in looked.pods:
+        status = workload_pods.main_status(pod, looked.kept.role)
+        dead = workload_pods.last_end(status)
+        known = dead.get("reason") == "OOMKilled" or crash_cause(str(dead.get("message") or ""))
+        if status.get("ready") or not dead.get("exitCode") or known:
+            continue
+        which = (pod["metadata"]["name"], status.get("restartCount"), dead.get("finishedAt"))
+        key = (client.server, client.namespace, *which)
+        ask = functools.partial(logs.cause_of_death, client, pod, status)
+        try:
+            dead["message"] = MEMORY.lately(key, _CAUSE_KEPT_S, ask) or dead.get("message")
+        except ProvisionError:
+            continue  # the termination message says what it can
+    return looked
+
+
+def recent(client: Client, name: str, kept: Kept) -> tuple[ClusterEvent, ...]:
+    """The workload's events; the namespace's are asked for once for all of its workloads."""
+    key = (client.server, client.namespace, "events")
+    found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
+    return tuple(events.of_workload(found, name, kept.items))
+
+
+def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
+    """Every object that was applied, against what is there."""
+    wanted = {object_name(body): body for body in kept.objects}
+    there: dict[str, Json] = {}
+    for kind in {kinds.of(body) for body in kept.objects}:
+        for body in client.listed(kind, f"{WORKLOAD}={name}"):
+            there[f"{kind.kind}/{body['metadata']['name']}"] = body
+    found = (one for key, body in wanted.items() for one in drift(body, there.get(key)))
+    # While an apply is under way, or stuck, what nobody has set yet is no drift.
+    whole = bool(kept.digest)
+    return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
+
+
+def judged(looked: Looked, happened: Iterable[ClusterEvent] = ()) -> Observation:
+    """Pure: what was read, in the words of the waist."""
+    kept, workload = looked.kept, looked.workload
+    replicas = workload_pods.with_events(_replicas(looked), looked.pods, happened)
+    rollout = related_objects.rollout(workload, looked.kind)
+    failed, why = _failed(looked, replicas)
+    scaled = any(item.kind in {kind.kind for kind in _SCALERS} for item in kept.items)
+    wanted = (workload or {}).get("spec", {}).get("replicas") if scaled else None
+    message = "Being removed." if kept.ending else why
+    if not message and rollout.ready is False:
+        message = rollout.message
+    return Observation(
+        exists=True,
+        replicas=replicas,
+        message=message or _gone(looked),
+        wanted=wanted,
+        url=related_objects.url(looked.around, secure=kept.secure),
+        failed=failed,
+        parts=(rollout, *related_objects.around(looked.around)),
+    )
+
+
+def _look(client: Client, name: str, kept: Kept) -> Looked:
+    kind, workload = None, None
+    around = []
+    for item in sorted(kept.items):
+        one = kinds.of({"apiVersion": item.api_version, "kind": item.kind})
+        if one in _WORKLOADS and item.name == name:
+            kind, workload = one, None if kept.ending else client.get(one, name)
+        elif _talks(one, item.name, name) and not kept.ending:
+            body = client.get(one, item.name)
+            around += [(one, body)] if body is not None else []
+    pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
+    return Looked(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
+
+
+def _talks(kind: Kind, item: str, name: str) -> bool:
+    return kind in related_objects.TALKATIVE and (
+        kind != kinds.SERVICE or item == public_name(name)
+    )
+
+
+def _check(client: Client, looked: Looked, seen: Seen) -> None:
+    """Keep `seen` up to date: all objects now and then, the one that matters most always."""
+    kept = looked.kept
+    if kept.ending:
+        return
+    if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
+        seen.drift = compare(client, kept, looked.name)
+        seen.checked_at, seen.secrets = time.monotonic(), ""
+    if looked.kind is not None and looked.workload is None:
+        gone = Drift(f"{looked.kind.kind}/{looked.name}", "", MISSING, None)
+        seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))
+
+
+def _remains(rest: list[tuple[Kind, Json]]) -> Observation:
+    """Of a workload without its anchor: everything that is there is to go."""
+    if not rest:
+        return Observation(exists=False)
+    pods = sorted((body for kind, body in rest if kind == kinds.POD), key=workload_pods.order)
+    now = time.time()
+    replicas = [workload_pods.replica(pod, at, "", (), (), now) for at, pod in enumerate(pods)]
+    stopping = tuple(_stopping(replica) for replica in replicas)
+    return Observation(exists=True, replicas=stopping, message=removal.summary(rest))
+
+
+def _replicas(looked: Looked) -> tuple[ReplicaObservation, ...]:
+    kept = looked.kept
+    pods = [pod for pod in looked.pods if not workload_pods.ended(pod)]
+    stable = looked.kind == kinds.STATEFUL_SET
+    pods.sort(key=workload_pods.ordinal if stable else workload_pods.order)
+    seen = [
+        workload_pods.replica(
+            pod,
+            workload_pods.ordinal(pod) if stable else at,
+            kept.role,
+            kept.ports,
+            kept.channels,
+            looked.now,
+        )
+        for at, pod in enumerate(pods)
+    ]
+    return tuple(_stopping(one) if kept.ending else one for one in seen)
+
+
+def _stopping(replica: ReplicaObservation) -> ReplicaObservation:
+    if replica.state is ReplicaState.STOPPING:
+        return replica
+    return replace(
+        replica, state=ReplicaState.STOPPING, reason="", message="Its workload is being removed."
+    )
+
+
+def _failed(looked: Looked, replicas: tuple[ReplicaObservation, ...]) -> tuple[str, str]:
+    """Why the platform has given the present revision up, and in more words; "" while it has not.
+
+    A StatefulSet has no deadline of its own, so ours is that of its pods' start.
+    """
+    kept = looked.kept
+    new = [r for r in replicas if r.spec_hash == kept.wanted_hash]
+    bad = [r for r in new if r.state not in (ReplicaState.READY, ReplicaState.STOPPING)]
+    failed = looked.kind == kinds.DEPLOYMENT and related_objects.gave_up(
+        looked.workload or _NOTHING
+    )
+    if looked.kind == kinds.STATEFUL_SET and kept.startup_s:
+        bad = [r for r in bad if looked.now - r.created_at > kept.startup_s]
+        failed = bool(bad)
+    worst = next((r for r in bad if r.reason), bad[0] if bad else None)
+    why = f"{worst.name}: {worst.reason or 'NotReady'}: {worst.message}" if worst else ""
+    if not failed:
+        return "", why if worst is not None and worst.reason else ""
+    return _GAVE_UP, f"It did not become ready in time. {why}".strip()
+
+
+_NOTHING: Json = {"metadata": {}, "status": {}}
+
+
+def _gone(looked: Looked) -> str:
+    if looked.kind is not None and looked.workload is None:
+        return f"{looked.kind.kind} {looked.name} is gone: somebody deleted it."
+    return ""
+
+
+def _settled(found: Observation) -> bool:
+    ready = all(replica.state is ReplicaState.READY for replica in found.replicas)
+    return ready and not found.failed and all(part.ready for part in found.parts)

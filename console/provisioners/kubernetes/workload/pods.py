@@ -1,0 +1,251 @@
+"""What one pod is doing, in the words of the waist: state, stable reason, and a sentence.
+
+Promises that the deepest reason known is told (OOMKilled, not CrashLoopBackOff). Pure: a pod as the
+API server sends it comes in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from console.provisioners.base import ClusterEvent, ReplicaObservation, ReplicaState
+from console.provisioners.crash_cause import death_text, exit_text
+from console.provisioners.kubernetes.rendering.names import SPEC_HASH, container_name
+from console.provisioners.kubernetes.workload.fields import epoch
+
+Json = dict[str, Any]
+_ORDINAL = re.compile(r"-(\d+)$")
+_ENDED = ("Failed", "Succeeded")
+_STUCK_S = 60.0
+"""After its grace a kubelet that lives has ended a pod long ago."""
+_SLOW_CREATING_S = 60.0
+_LATELY_S = 300.0
+"""One that died and is not ready again after so long has another trouble by now."""
+HUNG = "Hung"
+_HUNG = "It was ready and does not answer its health check any more."
+_KILL_S = 180.0
+"""A hung process has ended that long after its last failed health check, whatever its grace."""
+_KILLED = (0, 137, 143)
+"""Exit codes of a process that the kubelet ended."""
+
+
+def replica(
+    pod: Json,
+    index: int,
+    role: str,
+    ports: tuple[str, ...],
+    channels: tuple[str, ...],
+    now: float,
+) -> ReplicaObservation:
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    name = _main(spec, role)
+    mine = _status_of(status, name)
+    state, reason, message = _judged(pod, mine, now)
+    address = str(status.get("podIP") or "")
+    numbers = _numbers(spec, name) if address else {}
+    host = f"[{address}]" if ":" in address else address
+    running = (mine.get("state") or {}).get("running") or {}
+    return ReplicaObservation(
+        name=metadata["name"],
+        index=index,
+        state=state,
+        spec_hash=str((metadata.get("labels") or {}).get(SPEC_HASH, "")),
+        urls={port: f"http://{host}:{numbers[port]}" for port in ports if port in numbers},
+        started_at=epoch(running.get("startedAt")),
+        restarts=int(mine.get("restartCount") or 0),
+        message=message,
+        channels={one: f"tcp://{host}:{numbers[one]}" for one in channels if one in numbers},
+        reason=reason,
+        node=str(spec.get("nodeName") or ""),
+        created_at=epoch(metadata.get("creationTimestamp")),
+        containers=_containers(spec, name),
+    )
+
+
+def with_events(
+    replicas: Iterable[ReplicaObservation], pods: Iterable[Json], happened: Iterable[ClusterEvent]
+) -> tuple[ReplicaObservation, ...]:
+    """Name as hung what failed its liveness probe, in this process or in the one before.
+
+    How a process ended does not tell that a kubelet killed it; only the event of the probe does.
+    """
+    failed = {
+        event.subject.removeprefix("Pod/"): event
+        for event in happened
+        if event.reason == "Unhealthy" and event.message.startswith("Liveness probe failed")
+    }
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    return tuple(
+        _hung(one, by_name[one.name], failed[one.name]) if one.name in failed else one
+        for one in replicas
+    )
+
+
+def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaObservation:
+    if seen.state in (ReplicaState.READY, ReplicaState.STOPPING, ReplicaState.EXITED):
+        return seen
+    why = probe.message.rstrip(".")
+    if seen.started_at and probe.last_at >= seen.started_at:
+        text = f"{_HUNG} {why}. The kubelet restarts it."
+        return replace(seen, state=ReplicaState.UNKNOWN, reason=HUNG, message=text)
+    last = last_end(_status_of(pod.get("status") or {}, seen.containers[0]))
+    after_s = epoch(last.get("finishedAt")) - probe.last_at
+    by_kubelet = last.get("exitCode") in _KILLED and last.get("reason") != "OOMKilled"
+    if not by_kubelet or not 0 <= after_s < _KILL_S:
+        return seen
+    text = f"It hung and was restarted by the kubelet ({why}); it starts again."
+    return replace(seen, reason=HUNG, message=text)
+
+
+def last_end(container: Json) -> Json:
+    """How its last process ended: `terminated` of its state or of the one before, {} for none."""
+    states = (container.get("state") or {}, container.get("lastState") or {})
+    return next((one["terminated"] for one in states if one.get("terminated")), {})
+
+
+def main_status(pod: Json, role: str) -> Json:
+    """The status of the process's own container, {} before it has one."""
+    return _status_of(pod.get("status") or {}, _main(pod.get("spec") or {}, role))
+
+
+def ended(pod: Json) -> bool:
+    """It runs no more and another one takes its place: evicted, or its node shut down."""
+    return (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def order(pod: Json) -> tuple[float, str]:
+    return epoch(pod["metadata"].get("creationTimestamp")), str(pod["metadata"]["name"])
+
+
+def ordinal(pod: Json) -> int:
+    found = _ORDINAL.search(str(pod["metadata"]["name"]))
+    return int(found.group(1)) if found else 0
+
+
+def condition(status: Mapping[str, Any], kind: str) -> Json:
+    conditions = status.get("conditions") or []
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def _judged(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if "deletionTimestamp" in metadata:
+        late = now - epoch(metadata["deletionTimestamp"]) > _STUCK_S
+        if late:
+            node = (pod.get("spec") or {}).get("nodeName", "")
+            text = f"Should have ended long ago: node {node} does not say that it has."
+            return ReplicaState.STOPPING, "StuckTerminating", text
+        return ReplicaState.STOPPING, "", "Being removed."
+    if ended(pod):
+        reason = str(status.get("reason") or _why_ended(mine) or status["phase"])
+        return ReplicaState.EXITED, reason, str(status.get("message") or "")
+    if condition(status, "Ready").get("status") == "True":
+        return ReplicaState.READY, "", ""
+    scheduled = condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        reason = str(scheduled.get("reason") or "Unschedulable")
+        return ReplicaState.STARTING, reason, str(scheduled.get("message") or "")
+    return _inside(pod, mine, now)
+
+
+def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
+    """A pod on its node: which of its containers keeps it from being ready."""
+    status = pod.get("status") or {}
+    for init in status.get("initContainerStatuses") or []:
+        found = _troubled(init, f"Step {init.get('name')}")
+        if found is not None:
+            return found
+    found = _troubled(mine, "It")
+    if found is not None:
+        return found
+    step = _running_step(status)
+    if step:
+        return ReplicaState.STARTING, "Initializing", f"Step {step} runs."
+    running = (mine.get("state") or {}).get("running")
+    if running is not None and mine.get("ready"):
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
+    last = (mine.get("lastState") or {}).get("terminated") or {}
+    started_at = epoch((running or {}).get("startedAt"))
+    if running is not None and mine.get("started"):
+        since = epoch(condition(status, "Ready").get("lastTransitionTime"))
+        if since > started_at:  # this process was ready: an earlier one's exit says nothing
+            return ReplicaState.UNKNOWN, HUNG, _HUNG
+    if running is not None and last and now - started_at < _LATELY_S:
+        return ReplicaState.STARTING, _why(last), f"It died ({_said(last)}) and runs again."
+    if running is not None and mine.get("started"):
+        return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
+    if running is not None:
+        return ReplicaState.STARTING, "", "It starts: its health check does not pass yet."
+    slow = now - epoch(pod["metadata"].get("creationTimestamp")) > _SLOW_CREATING_S
+    return ReplicaState.STARTING, "ContainerCreating" if slow else "", "Its containers are made."
+
+
+def _troubled(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
+    """None while the container is not what holds the pod up."""
+    state = container.get("state") or {}
+    waiting, dead = state.get("waiting") or {}, state.get("terminated") or {}
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    if waiting.get("reason") == "CrashLoopBackOff":
+        why = _why(last) or "CrashLoopBackOff"
+        return ReplicaState.BACKOFF, why, f"{what} died ({_said(last)}); is started again."
+    if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
+        return ReplicaState.STARTING, str(waiting["reason"]), str(waiting.get("message") or "")
+    if dead and dead.get("exitCode") != 0:
+        return ReplicaState.BACKOFF, _why(dead), f"{what} died ({_said(dead)})."
+    return None
+
+
+def _why(dead: Json) -> str:
+    reason = str(dead.get("reason") or "")
+    return "CrashLoopBackOff" if reason in ("", "Error", "Completed") else reason
+
+
+def _why_ended(mine: Json) -> str:
+    dead = (mine.get("state") or {}).get("terminated") or {}
+    return str(dead.get("reason") or "")
+
+
+def _said(dead: Json) -> str:
+    """How a process ended, and the cause by the end of its log, which the kubelet keeps."""
+    how = exit_text(int(dead.get("exitCode") or 0), int(dead.get("signal") or 0))
+    reason = str(dead.get("reason") or "")
+    named = f"{reason}, {how}" if reason not in ("", "Error") else how
+    killed = int(dead.get("exitCode") or 0) > 128
+    return death_text(named, str(dead.get("message") or ""), by_signal=killed)
+
+
+def _running_step(status: Mapping[str, Any]) -> str:
+    for init in status.get("initContainerStatuses") or []:
+        if (init.get("state") or {}).get("running") is not None:
+            return str(init.get("name"))
+    return ""
+
+
+def _main(spec: Mapping[str, Any], role: str) -> str:
+    names = [str(one.get("name")) for one in spec.get("containers") or []]
+    wanted = container_name(role)
+    return wanted if wanted in names else (names[0] if names else wanted)
+
+
+def _status_of(status: Mapping[str, Any], name: str) -> Json:
+    found = status.get("containerStatuses") or []
+    return next((one for one in found if one.get("name") == name), {})
+
+
+def _numbers(spec: Mapping[str, Any], name: str) -> dict[str, int]:
+    """Its ports, which are its own: those of an older revision may be others."""
+    for container in spec.get("containers") or []:
+        if container.get("name") == name:
+            ports = container.get("ports") or []
+            return {str(one.get("name")): int(one["containerPort"]) for one in ports}
+    return {}
+
+
+def _containers(spec: Mapping[str, Any], main: str) -> tuple[str, ...]:
+    every = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    names = [str(one.get("name")) for one in every]
+    return (main, *(name for name in names if name != main))

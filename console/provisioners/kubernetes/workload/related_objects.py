@@ -1,0 +1,169 @@
+"""What the objects around the pods say of themselves: rollout, scaler, route, certificate.
+
+Promises one `PartCondition` for each that has something to say, `ready` None while nobody says.
+Pure: objects as the API server sends them come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from console.provisioners.base import PartCondition
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.workload.fields import epoch
+from console.provisioners.kubernetes.workload.pods import condition
+
+Json = dict[str, Any]
+
+TALKATIVE = (
+    kinds.HPA,
+    kinds.SCALED_OBJECT,
+    kinds.INGRESS,
+    kinds.HTTP_ROUTE,
+    kinds.CERTIFICATE,
+    kinds.SERVICE,
+)
+"""Kinds of which each object is looked at, where a workload has one (Services: load balancers)."""
+
+
+def rollout(workload: Json | None, kind: Kind | None) -> PartCondition:
+    if workload is None:
+        return PartCondition("rollout", ready=None)
+    status = workload.get("status") or {}
+    wanted = int((workload.get("spec") or {}).get("replicas") or 0)
+    current = int(status.get("updatedReplicas") or 0)
+    ready = int(status.get("readyReplicas") or 0)
+    replica_failure = condition(status, "ReplicaFailure")
+    progressing = condition(status, "Progressing")
+    if replica_failure.get("status") == "True":
+        text = str(replica_failure.get("message") or "")
+        reason = "QuotaExceeded" if "exceeded quota" in text else str(replica_failure["reason"])
+        since = epoch(replica_failure.get("lastTransitionTime"))
+        return PartCondition("rollout", False, reason, text, since)
+    if gave_up(workload):
+        text, since = str(progressing.get("message")), epoch(progressing.get("lastTransitionTime"))
+        return PartCondition("rollout", False, "ProgressDeadlineExceeded", text, since)
+    behind = int(status.get("observedGeneration") or 0) < int(
+        workload["metadata"].get("generation") or 0
+    )
+    old = int(status.get("replicas") or 0) - current
+    text = f"{current} of {wanted} are of the present revision, {ready} are ready"
+    text += f", {old} of an older one." if old > 0 else "."
+    if kind == kinds.STATEFUL_SET and "updatedReplicas" not in status:
+        current = wanted if status.get("currentRevision") == status.get("updateRevision") else 0
+    done = not behind and current >= wanted and ready >= wanted and old <= 0
+    since = epoch(progressing.get("lastTransitionTime"))
+    return PartCondition("rollout", done or None, "" if done else "RollingOut", text, since)
+
+
+def gave_up(workload: Json) -> bool:
+    """The Deployment's controller, on the revision that is wanted now."""
+    status = workload.get("status") or {}
+    seen = int(status.get("observedGeneration") or 0)
+    current = seen >= int(workload["metadata"].get("generation") or 0)
+    progressing = condition(status, "Progressing")
+    return current and progressing.get("reason") == "ProgressDeadlineExceeded"
+
+
+def around(found: Iterable[tuple[Kind, Json]]) -> list[PartCondition]:
+    out = []
+    for kind, body in found:
+        part = _PARTS[kind](body)
+        if part is not None:
+            out.append(part)
+    return out
+
+
+def url(found: Iterable[tuple[Kind, Json]], *, secure: bool) -> str:
+    """Where callers outside come in, once it can be reached."""
+    for kind, body in found:
+        spec, status = body.get("spec") or {}, body.get("status") or {}
+        if kind == kinds.INGRESS:
+            host, address = _ingress_host(spec), _balanced(status)
+            scheme = "https" if spec.get("tls") else "http"
+            if address:
+                return f"{scheme}://{host or address}"
+        if kind == kinds.HTTP_ROUTE and spec.get("hostnames") and _accepted(status):
+            return f"{'https' if secure else 'http'}://{spec['hostnames'][0]}"
+        if kind == kinds.SERVICE and spec.get("type") == "LoadBalancer" and _balanced(status):
+            port = int(spec["ports"][0]["port"])
+            scheme = "https" if secure or port == 443 else "http"
+            usual = port == (443 if scheme == "https" else 80)
+            return f"{scheme}://{_balanced(status)}" + ("" if usual else f":{port}")
+    return ""
+
+
+def _of_condition(part: str, body: Json, kind: str) -> PartCondition:
+    found = condition(body.get("status") or {}, kind)
+    ready = {"True": True, "False": False}.get(str(found.get("status")))
+    reason, text = str(found.get("reason") or ""), str(found.get("message") or "")
+    return PartCondition(part, ready, reason, text, epoch(found.get("lastTransitionTime")))
+
+
+def _autoscaler(body: Json) -> PartCondition:
+    able = _of_condition("autoscaler", body, "AbleToScale")
+    active = _of_condition("autoscaler", body, "ScalingActive")
+    return able if able.ready is False else active
+
+
+def _scaled_object(body: Json) -> PartCondition:
+    return _of_condition("scaled object", body, "Ready")
+
+
+def _certificate(body: Json) -> PartCondition:
+    return _of_condition("certificate", body, "Ready")
+
+
+def _ingress(body: Json) -> PartCondition:
+    return _addressed("ingress", body.get("status") or {}, "No Ingress controller gave it one yet.")
+
+
+def _service(body: Json) -> PartCondition | None:
+    if (body.get("spec") or {}).get("type") != "LoadBalancer":
+        return None
+    return _addressed("load balancer", body.get("status") or {}, "The cluster gave it none yet.")
+
+
+def _addressed(part: str, status: Json, missing: str) -> PartCondition:
+    address = _balanced(status)
+    if address:
+        return PartCondition(part, True, "", f"Its address is {address}.")
+    return PartCondition(part, None, "NoAddress", f"It has no address: {missing}")
+
+
+def _route(body: Json) -> PartCondition:
+    parents = (body.get("status") or {}).get("parents") or []
+    for kind in ("Accepted", "ResolvedRefs"):
+        for parent in parents:
+            found = _of_condition("route", {"status": parent}, kind)
+            if found.ready is False:
+                return found
+    if not parents:
+        return PartCondition("route", None, "NoGateway", "No Gateway has taken it yet.")
+    return _of_condition("route", {"status": parents[0]}, "Accepted")
+
+
+def _accepted(status: Json) -> bool:
+    parents = status.get("parents") or []
+    return any(condition(parent, "Accepted").get("status") == "True" for parent in parents)
+
+
+def _ingress_host(spec: Json) -> str:
+    return next((str(rule["host"]) for rule in spec.get("rules") or [] if rule.get("host")), "")
+
+
+def _balanced(status: Json) -> str:
+    ingress = (status.get("loadBalancer") or {}).get("ingress") or []
+    return next((str(one.get("hostname") or one.get("ip") or "") for one in ingress), "")
+
+
+_PARTS = {
+    kinds.HPA: _autoscaler,
+    kinds.SCALED_OBJECT: _scaled_object,
+    kinds.INGRESS: _ingress,
+    kinds.HTTP_ROUTE: _route,
+    kinds.CERTIFICATE: _certificate,
+    kinds.SERVICE: _service,
+}

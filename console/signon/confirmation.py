@@ -1,0 +1,108 @@
+"""Dangerous verbs ask again who is there: an unlocked laptop is not enough to make an admin.
+
+A room names the routes of such verbs with `needs` in its AppConfig.ready. A POST to one whose
+session was not confirmed lately is answered with a form that asks for password or code, or leads
+to the provider; the fields already sent travel with it and arrive after the confirmation, so
+nothing typed is lost. Programs with tokens are not asked: they have no session.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+
+from console.accounts.models import User
+from console.core import request_log
+from console.signon import facts, totp
+from console.signon.models import Identity
+from console.signon.pages.forms import ConfirmForm
+
+PREFIX = "again_"
+_needs: set[str] = set()
+# What is carried on must fit into a page; files are not carried at all.
+_CARRIED_MAX = 200
+AGAIN = (
+    "confirm_needed",
+    "This needs a confirmation of who you are.",
+    "Do it on its page, or send an API token.",
+)
+FACTOR = (
+    "second_factor_needed",
+    "This console asks you for a second factor.",
+    "Set one up on your security page.",
+)
+
+
+def needs(*routes: str) -> None:
+    """Names as `reverse` takes them, like "accounts:person-role"."""
+    _needs.update(routes)
+
+
+def names() -> frozenset[str]:
+    return frozenset(_needs)
+
+
+def is_one(route: str) -> bool:
+    return route in _needs
+
+
+def demanded(request: HttpRequest) -> bool:
+    """Of this very request: the verb is dangerous and the confirmation is old."""
+    match = request.resolver_match
+    if match is None or request.method in ("GET", "HEAD", "OPTIONS"):
+        return False
+    return is_one(match.view_name) and not fresh(request)
+
+
+def fresh(request: HttpRequest) -> bool:
+    confirmed = float(facts.of(request).get("confirmed", 0))
+    return confirmed > time.time() - settings.SIGNON.confirm.total_seconds()
+
+
+def confirmed(request: HttpRequest) -> None:
+    facts.add(request, confirmed=time.time())
+
+
+def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "") -> HttpResponse:
+    """The form; `action` is where the original request wants to go."""
+    user = cast(User, request.user)
+    carried = [
+        (name, value)
+        for name, values in request.POST.lists()
+        if not name.startswith(PREFIX) and name not in ("csrfmiddlewaretoken", "to")
+        for value in values
+    ][:_CARRIED_MAX]
+    linked = set(Identity.objects.filter(user=user).values_list("provider", flat=True))
+    context = {
+        "form": form or form_for(user),
+        "to": action or request.get_full_path(),
+        "carried": carried,
+        "providers": [one for one in settings.OIDC_PROVIDERS if one.id in linked],
+    }
+    # Not 401 or 403: browsers and htmx shall show it, and htmx as the page it is.
+    response = render(request, "console/signon/confirm.html", context)
+    response["HX-Retarget"], response["HX-Reswap"] = "body", "innerHTML"
+    return response
+
+
+def form_for(user: User, data: Any = None) -> ConfirmForm:
+    return ConfirmForm(data, password=user.has_usable_password(), code=totp.on(user))
+
+
+def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
+    """For a REST call that comes with a session instead of a token."""
+    code, detail, remedy = demand
+    body: dict[str, object] = {
+        "code": code,
+        "detail": detail,
+        "field": None,
+        "value": None,
+        "remedy": remedy,
+        "errors": [],
+        "request_id": request_log.current(),
+    }
+    return JsonResponse(body, status=403)

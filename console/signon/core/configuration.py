@@ -1,0 +1,188 @@
+"""OpenID providers people may sign on with, as an admin wrote them down. Knows no Django.
+
+Promises that a provider which cannot work, or would send secrets in the clear, stops the start
+with the field, what it held and what to write; and that no secret is in an error or a repr.
+
+One provider by EMBERLINE_OIDC_ISSUER, _CLIENT_ID, _CLIENT_SECRET(_FILE), _NAME and
+_ADMIN_GROUPS, _OPERATOR_GROUPS, _VIEWER_GROUPS; or several, with teams, as YAML in
+EMBERLINE_OIDC_FILE. docs/access.md describes the fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.core import environment, yaml_reader
+from console.core.environment import SettingError
+from console.core.yaml_reader import YamlError
+
+ROLES = ("viewer", "operator", "admin")
+REFUSE = "refuse"
+DEFAULTS = (REFUSE, "member", "viewer")
+SECOND_FACTOR = ("here", "provider")
+SCOPES = ("openid", "profile", "email")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_SETTING = "EMBERLINE_OIDC"
+Groups = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    id: str
+    name: str
+    issuer: str
+    client_id: str
+    secret: str = field(default="", repr=False)
+    secret_file: str = ""
+    scopes: tuple[str, ...] = SCOPES
+    groups_claim: str = "groups"
+    username_claim: str = "preferred_username"
+    new_people: bool = True
+    default_role: str = REFUSE
+    second_factor: str = "here"
+    roles: Mapping[str, Groups] = field(default_factory=dict)
+    teams: Mapping[str, Mapping[str, Groups]] = field(default_factory=dict)
+
+
+def load(env: Mapping[str, str]) -> tuple[Provider, ...]:
+    text = environment.text(env, _SETTING)
+    issuer = environment.text(env, "EMBERLINE_OIDC_ISSUER")
+    if text and issuer:
+        remedy = "EMBERLINE_OIDC is set too; keep only one of the two"
+        raise SettingError("EMBERLINE_OIDC_ISSUER", issuer, remedy)
+    if issuer:
+        return (_single(env, issuer),)
+    return parse(text) if text else ()
+
+
+def parse(text: str) -> tuple[Provider, ...]:
+    try:
+        document = yaml_reader.read(text)
+    except YamlError as error:
+        raise SettingError(_SETTING, f"line {error.line}", "this is not YAML") from None
+    entries = document.get("providers") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or set(document) != {"providers"}:
+        raise SettingError(_SETTING, "...", "write `providers:` and a list below it")
+    found = tuple(_provider(entry, f"providers[{at}]") for at, entry in enumerate(entries))
+    for one in found:
+        if sum(other.id == one.id for other in found) > 1:
+            raise SettingError(f"{_SETTING} id", one.id, "give each provider an id of its own")
+    return found
+
+
+def _single(env: Mapping[str, str], issuer: str) -> Provider:
+    roles = {
+        role: environment.words(env, f"EMBERLINE_OIDC_{role.upper()}_GROUPS") for role in ROLES
+    }
+    entry = {
+        "id": "oidc",
+        "name": environment.text(env, "EMBERLINE_OIDC_NAME", "single sign-on"),
+        "issuer": issuer,
+        "client_id": environment.text(env, "EMBERLINE_OIDC_CLIENT_ID"),
+        "secret": environment.text(env, "EMBERLINE_OIDC_CLIENT_SECRET"),
+        "groups_claim": environment.text(env, "EMBERLINE_OIDC_GROUPS_CLAIM", "groups"),
+        "scopes": environment.words(env, "EMBERLINE_OIDC_SCOPES") or list(SCOPES),
+        "roles": {role: groups for role, groups in roles.items() if groups},
+    }
+    return _provider(entry, "EMBERLINE_OIDC_*", secret_allowed=True)
+
+
+class _Entry:
+    """One provider's fields, each taken once; what is left over is a mistake."""
+
+    def __init__(self, entry: Any, where: str) -> None:
+        if not isinstance(entry, dict):
+            raise SettingError(f"{_SETTING} {where}", "...", "write fields and their values")
+        self.left = dict(entry)
+        self.where = where
+
+    def wrong(self, name: str, value: object, remedy: str) -> SettingError:
+        return SettingError(f"{_SETTING} {self.where}.{name}", str(value), remedy)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.left.pop(name, default)
+        if not isinstance(value, str) or not (value or name in ("secret", "client_secret_file")):
+            raise self.wrong(name, value or "", "write a text")
+        return value.strip()
+
+    def choice(self, name: str, options: tuple[str, ...]) -> str:
+        value = self.text(name, options[0])
+        if value not in options:
+            raise self.wrong(name, value, f"write one of: {', '.join(options)}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.left.pop(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, value, "write true or false")
+        return value
+
+    def words(self, name: str, value: Any) -> Groups:
+        if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+            raise self.wrong(name, value, "write a list of names")
+        return tuple(value)
+
+    def groups(self, name: str, value: Any) -> dict[str, Groups]:
+        if not isinstance(value, dict) or not set(value) <= set(ROLES):
+            remedy = f"write lists of groups below {', '.join(ROLES)}"
+            raise self.wrong(name, value, remedy)
+        return {role: self.words(f"{name}.{role}", groups) for role, groups in value.items()}
+
+
+def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provider:
+    fields = _Entry(entry, where)
+    if not secret_allowed and "secret" in fields.left:
+        remedy = "keep it out of this file: name one with client_secret_file, or use the vault"
+        raise fields.wrong("secret", "(hidden)", remedy)
+    teams = fields.left.pop("teams", {})
+    if not isinstance(teams, dict):
+        raise fields.wrong("teams", teams, "write the short names of teams, each with its groups")
+    found = Provider(
+        id=fields.text("id"),
+        name=fields.text("name", str(entry.get("id", ""))),
+        issuer=fields.text("issuer"),
+        client_id=fields.text("client_id"),
+        secret=fields.text("secret"),
+        secret_file=fields.text("client_secret_file"),
+        scopes=fields.words("scopes", fields.left.pop("scopes", list(SCOPES))),
+        groups_claim=fields.text("groups_claim", "groups"),
+        username_claim=fields.text("username_claim", "preferred_username"),
+        new_people=fields.flag("new_people", True),
+        default_role=fields.choice("default_role", DEFAULTS),
+        second_factor=fields.choice("second_factor", SECOND_FACTOR),
+        roles=fields.groups("roles", fields.left.pop("roles", {})),
+        teams={str(team): fields.groups(f"teams.{team}", of) for team, of in teams.items()},
+    )
+    _sound(fields, found)
+    return found
+
+
+def _sound(fields: _Entry, found: Provider) -> None:
+    if fields.left:
+        raise fields.wrong(min(map(str, fields.left)), "...", "there is no such field; remove it")
+    if not _ID.fullmatch(found.id):
+        raise fields.wrong("id", found.id, "write lower-case letters, digits and dashes")
+    if not safe(found.issuer):
+        raise fields.wrong("issuer", found.issuer, "write https://... as its metadata says it")
+    if "openid" not in found.scopes:
+        raise fields.wrong("scopes", " ".join(found.scopes), "add openid")
+    if found.default_role == REFUSE and not found.roles and not found.teams:
+        remedy = "map groups in roles or teams, or write member: now nobody could sign on"
+        raise fields.wrong("default_role", found.default_role, remedy)
+
+
+def safe(url: object) -> bool:
+    """TLS, or this very machine."""
+    if not isinstance(url, str):
+        return False
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK))

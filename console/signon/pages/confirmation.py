@@ -1,0 +1,67 @@
+"""The answer to confirm.py's question."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
+from django.urls import Resolver404, resolve
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from console.accounts.models import User
+from console.signon import confirmation, flow, login_limits, totp
+from console.signon.pages.forms import ConfirmForm
+from console.web.server.client_address import client_address, network
+
+
+class Onward(HttpResponseRedirect):
+    """307: the browser sends the very same fields on to where they wanted to go."""
+
+    status_code = 307
+
+
+@never_cache
+@require_POST
+def again(request: HttpRequest) -> HttpResponse:
+    user = cast(User, request.user)
+    to = request.POST.get("to", "")
+    if not _ours(request, to):
+        return redirect("signon:security")
+    form = confirmation.form_for(user, request.POST)
+    if not form.fields or not form.is_valid():
+        return confirmation.ask(request, form, to)
+    # The session's owner is asked, so the count is theirs: strangers have none here.
+    who = (f"{user.username} (again)", network(client_address(request)), f"again-{user.pk}")
+    if login_limits.attempt(*who):
+        flow.refused(request, user, "too many confirmations")
+        flow.leave(request)
+        return redirect("signon:login")
+    if not _right(user, form):
+        flow.refused(request, user, "confirmation")
+        form.add_error(None, "This is not right. Try again.")
+        return confirmation.ask(request, form, to)
+    login_limits.forgive(*who)
+    confirmation.confirmed(request)
+    return Onward(to)
+
+
+def _right(user: User, form: ConfirmForm) -> bool:
+    """All that the person has: a second factor that need not be there is none."""
+    given = form.cleaned_data
+    if "again_password" in form.fields and not user.check_password(given["again_password"]):
+        return False
+    return "again_code" not in form.fields or bool(totp.spend(user, given["again_code"]))
+
+
+def _ours(request: HttpRequest, to: str) -> bool:
+    """A verb that asks for confirmation: nothing else is sent on with somebody's fields."""
+    hosts = {request.get_host()}
+    if not to.startswith("/") or not url_has_allowed_host_and_scheme(to, hosts):
+        return False
+    try:
+        return confirmation.is_one(resolve(to.partition("?")[0]).view_name)
+    except Resolver404:
+        return False

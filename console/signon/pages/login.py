@@ -1,0 +1,142 @@
+"""The login page, the second factor and the way out. Every form works without JavaScript."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts.models import User
+from console.core.counters import count
+from console.signon import devices, facts, flow, login_limits, totp
+from console.signon.pages.forms import CodeForm, LoginForm
+from console.web.server.client_address import client_address, network
+from console.web.templatetags.emberline import duration
+
+
+@method_decorator([login_not_required, never_cache], name="dispatch")
+class LoginView(auth_views.LoginView):
+    form_class = LoginForm
+    template_name = "console/login.html"
+    redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = login_limits.attempt(*_who(request, self._name()))
+        if wait:
+            count("login_throttled")
+            return too_many(request, wait, self.get_success_url())
+        return super().post(request, *args, **kwargs)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs) | ways_in()
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        user = cast(User, form.get_user())
+        if not may_use_password(user.username):
+            return self._without_password(form, user)
+        login_limits.forgive(*_who(self.request, self._name()))
+        if not flow.begin(self.request, user, flow.LOCAL, self.get_success_url()):
+            return redirect("signon:code")
+        response = redirect(self.get_success_url())
+        devices.remember(self.request, response, user.username)
+        return response
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        user = User.objects.filter(username=self._name()).first()
+        reason = "name" if user is None else "password" if user.is_active else "inactive"
+        flow.refused(self.request, user, reason)
+        return super().form_invalid(form)
+
+    def _without_password(self, form: Any, user: User) -> HttpResponse:
+        """The same words as for a wrong password: it is not said that this one was right."""
+        flow.refused(self.request, user, "passwords are switched off")
+        form.add_error(None, form.get_invalid_login_error())
+        return super().form_invalid(form)
+
+    def _name(self) -> str:
+        return self.request.POST.get("username", "")
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "POST"])
+def code(request: HttpRequest) -> HttpResponse:
+    """The second factor of somebody whose first was right."""
+    found = flow.pending(request)
+    if found is None:
+        return redirect("signon:login")
+    waiting, user = found
+    form = CodeForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        # Whoever is here knows the password: this count is by name alone.
+        wait = login_limits.attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
+        if wait:
+            count("login_throttled")
+            flow.refused(request, user, "too many codes", waiting.method)
+            return too_many(request, wait, waiting.next)
+        how = totp.spend(user, form.cleaned_data["code"])
+        if how:
+            login_limits.forgive(f"{user.username} (code)", "", device=f"code-{user.pk}")
+            method = f"{waiting.method} and {how}"
+            flow.finish(request, user, method, more=waiting.more)
+            response = redirect(waiting.next)
+            devices.remember(request, response, user.username)
+            return response
+        flow.refused(request, user, "second factor", waiting.method)
+        form.add_error("code", "This code is not right, or it was used before. Take the next one.")
+    return render(request, "console/signon/code.html", {"form": form})
+
+
+@never_cache
+@require_POST
+def logout(request: HttpRequest) -> HttpResponse:
+    """Whoever came by a provider is told how to leave there, too; a redirect to another host would
+    be against our own policy for forms."""
+    kept = facts.of(request)
+    flow.leave(request)
+    if not kept.get("end_session"):
+        return redirect("signon:login")
+    back = request.build_absolute_uri(reverse("signon:login"))
+    asked = urlencode({"client_id": kept["client"], "post_logout_redirect_uri": back})
+    mark = "&" if "?" in kept["end_session"] else "?"
+    context = {"leave": f"{kept['end_session']}{mark}{asked}"}
+    return render(request, "console/signon/left.html", context)
+
+
+def ways_in() -> dict[str, Any]:
+    return {
+        "providers": settings.OIDC_PROVIDERS,
+        "break_glass": settings.SIGNON.local_login == flow.BREAK_GLASS,
+    }
+
+
+def may_use_password(username: str) -> bool:
+    policy = settings.SIGNON
+    return policy.local_login != flow.BREAK_GLASS or username.casefold() in policy.break_glass
+
+
+def login_page(request: HttpRequest, text: str, status: int, next_: str = "") -> HttpResponse:
+    """The login once more, with what went wrong."""
+    context = {"form": LoginForm(request), "refused": text, "next": next_, **ways_in()}
+    return render(request, "console/login.html", context, status=status)
+
+
+def too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
+    """Not a word about whether what was sent would have been right."""
+    text = f"Too many failed logins. Wait {duration(wait)}, then try again."
+    response = login_page(request, text, 429, next_)
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def _who(request: HttpRequest, name: str) -> tuple[str, str, str]:
+    return name, network(client_address(request)), devices.known(request, name)

@@ -1,0 +1,187 @@
+"""Signing on at a provider: away, and back. What is decided about whom is in people.py."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from console.accounts.models import User
+from console.core.counters import count
+from console.signon import confirmation, devices, flow, oidc, provider_users
+from console.signon.core.configuration import Provider
+from console.signon.models import Identity
+from console.signon.pages.login import login_page
+from console.signon.sessions import digest
+
+log = logging.getLogger(__name__)
+LOGIN, LINK, CONFIRM = "login", "link", "confirm"
+# A provider that was told to ask again has done so within this time.
+_ASKED_AGAIN_S = 300
+
+
+@login_not_required
+@never_cache
+@require_POST
+def start(request: HttpRequest, provider_id: str) -> HttpResponse:
+    return _away(request, _provider(provider_id), {"process": LOGIN, "next": _next(request)})
+
+
+@never_cache
+@require_POST
+def link(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """The person who is logged in says that an account over there is theirs."""
+    state = {"process": LINK, "user": request.user.pk, "next": ""}
+    return _away(request, _provider(provider_id), state)
+
+
+@never_cache
+@require_POST
+def confirm_with(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """For who has neither password nor code here: the provider asks again who is there."""
+    state = {"process": CONFIRM, "user": request.user.pk, "next": ""}
+    return _away(request, _provider(provider_id), state, prompt="login", max_age="0")
+
+
+@require_POST
+def unlink(request: HttpRequest, pk: int) -> HttpResponse:
+    user = cast(User, request.user)
+    identity = get_object_or_404(Identity, pk=pk, user=user)
+    try:
+        provider_users.unlink(user, identity, digest(request.session.session_key or ""))
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    else:
+        messages.success(
+            request, f"Your account at {identity.provider} is unlinked; sessions ended."
+        )
+    return redirect("signon:security")
+
+
+@login_not_required
+@never_cache
+@require_GET
+def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
+    provider = _provider(provider_id)
+    try:
+        person = oidc.arrival(request, provider)
+        if person.state["process"] == LINK:
+            return _linked(request, person)
+        if person.state["process"] == CONFIRM:
+            return _confirmed(request, person)
+        return _logged_in(request, person)
+    except oidc.Away as error:
+        return _is_away(request, provider, error)
+    except oidc.Rejected as error:
+        flow.refused(request, None, str(error), _method(provider))
+        text = f"Signing on with {provider.name} did not work. Please begin anew."
+        if request.GET.get("error") == "access_denied":
+            text = f"You did not sign on at {provider.name}."
+        return login_page(request, text, 403)
+    except provider_users.Unwelcome as error:
+        flow.refused(request, error.user, error.reason, _method(provider))
+        return login_page(request, str(error), 403)
+
+
+def _logged_in(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+    provider = person.provider
+    user = provider_users.arrived(person)
+    trusted = provider.second_factor == "provider"
+    # Whose the browser was before does not matter: a login is a new session.
+    done = flow.begin(
+        request,
+        user,
+        _method(provider),
+        person.state["next"],
+        trusted=trusted,
+        more={
+            "end_session": person.end_session,
+            "client": provider.client_id,
+            "provider": provider.id,
+        },
+    )
+    if not done:
+        return redirect("signon:code")
+    response = redirect(person.state["next"])
+    devices.remember(request, response, user.username)
+    return response
+
+
+def _linked(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+    user = _same_user(request, person)
+    try:
+        provider_users.link(user, person)
+    except provider_users.Unwelcome as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"You can sign on with {person.provider.name} now.")
+    return redirect("signon:security")
+
+
+def _confirmed(request: HttpRequest, person: oidc.Person) -> HttpResponse:
+    user = _same_user(request, person)
+    if not provider_users.is_theirs(user, person):
+        raise oidc.Rejected("confirmed by another account than the person's")
+    at = person.claims.get("auth_time")
+    if not isinstance(at, int) or at < time.time() - _ASKED_AGAIN_S:
+        raise oidc.Rejected("the provider did not ask again (auth_time)")
+    confirmation.confirmed(request)
+    messages.success(request, "Thank you. You can do it now.")
+    return redirect("signon:security")
+
+
+def _same_user(request: HttpRequest, person: oidc.Person) -> User:
+    user = request.user
+    if not isinstance(user, User) or user.pk != person.state["user"]:
+        raise oidc.Rejected("another person is logged in now than when this began")
+    return user
+
+
+def _away(
+    request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str
+) -> HttpResponse:
+    """A page that leads on: our policy lets no form end at another host, by a redirect neither."""
+    try:
+        url = oidc.departure(request, provider, state, **more)
+    except oidc.Away as error:
+        return _is_away(request, provider, error)
+    except oidc.Rejected as error:
+        log.error("signon: %s: %s", provider.id, error)
+        count("signon_misconfigured", provider=provider.id)
+        text = f"{provider.name} is not set up as this console expects. Tell an admin: {error}."
+        return login_page(request, text, 502, state["next"])
+    return render(request, "console/signon/away.html", {"url": url, "provider": provider})
+
+
+def _is_away(request: HttpRequest, provider: Provider, error: oidc.Away) -> HttpResponse:
+    log.warning("signon: %s does not answer: %s", provider.id, error)
+    count("signon_provider_away", provider=provider.id)
+    text = f"{provider.name} does not answer ({error}). Try again in a minute, or tell an admin."
+    return login_page(request, text, 502)
+
+
+def _provider(provider_id: str) -> Provider:
+    found = oidc.find(provider_id)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _method(provider: Provider) -> str:
+    return f"with {provider.name}"
+
+
+def _next(request: HttpRequest) -> str:
+    wanted = request.POST.get("next", "")
+    hosts = {request.get_host()}
+    safe = url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure())
+    return wanted if safe else "/"

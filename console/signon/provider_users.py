@@ -1,0 +1,215 @@
+"""Who somebody from a provider is here, and what their groups give them, anew at each sign-on.
+
+Promises that only the provider's subject decides who it is: a name or an e-mail address that
+somebody here has too opens nothing. What a person was given by hand stays; the last admin stays.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.models import Membership, Role, Source, Team, User
+from console.accounts.permissions import forget
+from console.audit.record import record
+from console.people.token_actions import fit_tokens
+from console.signon import mapping
+from console.signon.core.configuration import Provider
+from console.signon.flow import end_sessions, target
+from console.signon.mapping import Rights
+from console.signon.models import Identity
+from console.signon.oidc import Person
+
+_NO_RIGHTS = Rights("", {}, (), True)
+
+
+class Unwelcome(Exception):
+    """`reason` is for the trail, the text for the person."""
+
+    def __init__(self, reason: str, text: str, user: User | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.user = user
+
+
+def arrived(person: Person) -> User:
+    """The person's account here, made if need be, with the rights their groups give."""
+    rights = mapping.rights(person.provider, person.claims)
+    identity = _identity(person)
+    if identity is None:
+        user = _newcomer(person, rights)
+    else:
+        user = identity.user
+        if not user.is_active:
+            raise Unwelcome("inactive", "Your account here is switched off. Ask an admin.", user)
+        if identity.leads:
+            _lead(user, person.provider, rights)
+    _follow_teams(user, person.provider, rights)
+    Identity.objects.filter(user=user, provider=person.provider.id, subject=person.subject).update(
+        last_login_at=timezone.now(), groups=list(rights.groups), shown_as=_shown_as(person)
+    )
+    return user
+
+
+@transaction.atomic
+def link(user: User, person: Person) -> None:
+    """The person who is logged in here is that account there, too."""
+    identity = _identity(person)
+    if identity is not None:
+        if identity.user_id == user.pk:
+            return
+        raise Unwelcome("linked to another", "Somebody else here has linked that account.", user)
+    _remember(user, person, leads=False)
+    record(user, "user.identity.link", target(user), {"provider": person.provider.id})
+
+
+@transaction.atomic
+def unlink(user: User, identity: Identity, session: str = "") -> None:
+    """Rights that its groups gave end with it, since nobody would take them away later; so do the
+    person's sessions, except the one whose row is `session`."""
+    others = user.identities.exclude(pk=identity.pk).exists()
+    if not others and not user.has_usable_password():
+        raise ValidationError("This is your only way in. Ask an admin for a password first.")
+    ended = end_sessions(user, but=session)
+    facts = {"provider": identity.provider, "sessions_ended": ended}
+    record(user, "user.identity.unlink", target(user), facts)
+    identity.delete()
+    provider = next((one for one in settings.OIDC_PROVIDERS if one.id == identity.provider), None)
+    if provider is not None:
+        _follow_teams(user, provider, _NO_RIGHTS)
+        if identity.leads and provider.roles:
+            _set_role(user, Role.MEMBER.value, provider)
+
+
+def is_theirs(user: User, person: Person) -> bool:
+    identity = _identity(person)
+    return identity is not None and identity.user_id == user.pk
+
+
+def _identity(person: Person) -> Identity | None:
+    return (
+        Identity.objects.select_related("user")
+        .filter(provider=person.provider.id, issuer=person.provider.issuer, subject=person.subject)
+        .first()
+    )
+
+
+def _newcomer(person: Person, rights: Rights) -> User:
+    provider = person.provider
+    if not provider.new_people:
+        text = (
+            f"Nobody here has linked this account of {provider.name}. Ask an admin for an account."
+        )
+        raise Unwelcome("unknown", text)
+    if not rights.role:
+        raise _no_group(provider)
+    name = str(mapping.claim(person.claims, provider.username_claim) or "").strip()
+    if User.objects.filter(username__iexact=name).exists():
+        raise Unwelcome(
+            "name is taken",
+            f"“{name}” is an account here already. If it is yours, log in with its password and"
+            f" link {provider.name} on your security page; else ask an admin.",
+        )
+    user = User(username=name, role=rights.role)
+    user.set_unusable_password()
+    try:
+        with transaction.atomic():
+            user.full_clean(exclude=["password"])
+            user.save()
+            _remember(user, person, leads=True)
+            record(
+                None,
+                "user.create",
+                target(user),
+                {"role": [None, user.role], "provider": provider.id},
+            )
+    except ValidationError:
+        text = f"{provider.name} gives you a name which cannot be used here. Ask an admin."
+        raise Unwelcome("name is unusable", text) from None
+    except IntegrityError:
+        raise Unwelcome("at once twice", "Please sign on again.") from None
+    return user
+
+
+def _remember(user: User, person: Person, *, leads: bool) -> None:
+    Identity.objects.create(
+        user=user,
+        provider=person.provider.id,
+        issuer=person.provider.issuer,
+        subject=person.subject,
+        shown_as=_shown_as(person),
+        leads=leads,
+    )
+
+
+def _shown_as(person: Person) -> str:
+    name = mapping.claim(person.claims, person.provider.username_claim)
+    return str(name or person.claims.get("email") or "")[:200]
+
+
+def _no_group(provider: Provider, user: User | None = None) -> Unwelcome:
+    text = f"None of your groups at {provider.name} may use this console. Ask an admin for one."
+    return Unwelcome("no group", text, user)
+
+
+def _lead(user: User, provider: Provider, rights: Rights) -> None:
+    if not rights.role:
+        _shut_out(user, provider)
+        raise _no_group(provider, user)
+    if provider.roles:  # else roles are an admin's word, and groups speak of teams only
+        _set_role(user, rights.role, provider)
+
+
+@transaction.atomic
+def _shut_out(user: User, provider: Provider) -> None:
+    """No group gives anything any more: sessions and the tokens' rights end with it."""
+    _set_role(user, Role.MEMBER.value, provider)
+    _follow_teams(user, provider, _NO_RIGHTS)
+    end_sessions(user)
+
+
+@transaction.atomic
+def _set_role(user: User, role: str, provider: Provider) -> None:
+    if user.role == role:
+        return
+    facts = {"role": [user.role, role], "provider": provider.id}
+    if user.role == Role.ADMIN and not _other_admins(user):
+        record(None, "user.role.kept", target(user), {**facts, "reason": "the only admin"})
+        return
+    user.role = role
+    user.save(update_fields=["role"])
+    record(None, "user.role", target(user), facts)
+    fit_tokens(None, user, f"{provider.name} lowered the role")
+
+
+def _other_admins(user: User) -> bool:
+    """Holds their rows, so that two cannot be removed at once."""
+    admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    return any(admin.pk != user.pk for admin in admins)
+
+
+@transaction.atomic
+def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
+    """Touches what the sign-on gave: not what was given by hand, nor another provider's teams."""
+    held = {m.team.slug: m for m in user.memberships.select_related("team")}
+    mapped = {slug for one in settings.OIDC_PROVIDERS for slug in one.teams}
+    orphaned = {slug for slug in held if slug not in mapped}
+    for team in Team.objects.filter(slug__in={*provider.teams, *orphaned}):
+        slug = team.slug
+        has, role = held.get(slug), rights.teams.get(slug, "")
+        if has is not None and has.source != Source.OIDC:
+            continue
+        before = has.role if has is not None else None
+        if before == (role or None):
+            continue
+        if not role:
+            Membership.objects.filter(team=team, user=user).delete()
+        else:
+            given = {"role": role, "source": Source.OIDC}
+            Membership.objects.update_or_create(team=team, user=user, defaults=given)
+        facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
+        record(None, "team.member", target(user), facts, of=team)
+        fit_tokens(None, user, f"{provider.name} lowered the role in {team.name}")
+    forget(user)

@@ -1,0 +1,93 @@
+"""Looks at every program that supervisord keeps, and records what died and came back.
+
+Promises that each return is recorded once, however many look at the same time: what was
+remembered is read before supervisord is asked, and is replaced only where it is still the same.
+The console's own programs get a line in the audit trail; those of workloads are counted here
+and told by their owners (an endpoint's events, the Cache page). Must not restart anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from console.audit.record import diff, record
+from console.provisioners.local import programs
+from console.provisioners.local.programs import ProgramSeen
+from console.system.comparison import Mark, Step, Verdict, compare
+from console.system.models import ProcessSeen
+
+log = logging.getLogger(__name__)
+
+LOCAL = "local"
+VERB = "process.restarted"
+
+
+def look() -> None:
+    """One look; nothing where programs are not ours to watch. Raises ProvisionError when
+    supervisord cannot be asked."""
+    if settings.EMBERLINE.provisioner != LOCAL:
+        return
+    known = {row.name: row for row in ProcessSeen.objects.all()}
+    found = programs.look(settings.EMBERLINE.var)
+    for seen in found.programs:
+        row = known.pop(seen.name, None)
+        verdict = compare(_mark(row), found.supervisor, seen)
+        if verdict.step is not Step.SAME:
+            _keep(row, found.supervisor, seen, verdict)
+    ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
+
+
+def moment(epoch_s: float) -> datetime | None:
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None
+
+
+def _mark(row: ProcessSeen | None) -> Mark | None:
+    if row is None:
+        return None
+    started_at = row.started_at.timestamp() if row.started_at else 0.0
+    return Mark(row.supervisor, row.pid, started_at, row.deaths)
+
+
+def _keep(row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: Verdict) -> None:
+    facts = {
+        "supervisor": supervisor,
+        "pid": seen.pid,
+        "started_at": moment(seen.started_at),
+        "deaths": seen.deaths or 0,
+    }
+    if row is None:
+        ProcessSeen.objects.get_or_create(name=seen.name, defaults=facts)
+        return
+    same = ProcessSeen.objects.filter(
+        pk=row.pk,
+        supervisor=row.supervisor,
+        pid=row.pid,
+        started_at=row.started_at,
+        deaths=row.deaths,
+    )
+    if verdict.step is not Step.RETURNED:
+        same.update(**facts)
+        return
+    with transaction.atomic():
+        written = same.update(
+            **facts,
+            restarts=F("restarts") + verdict.deaths,
+            last_restart_at=facts["started_at"],
+        )
+        if written and seen.deaths is None:
+            _tell(row, seen)
+
+
+def _tell(row: ProcessSeen, seen: ProgramSeen) -> None:
+    changes = diff(
+        {"pid": row.pid, "started_at": row.started_at},
+        {"pid": seen.pid, "started_at": moment(seen.started_at)},
+    )
+    ended = seen.ending.why if seen.ending else "not known"
+    record(None, VERB, f"process/{seen.name}", {**changes, "ended": ended})
+    log.warning("%s died (%s) and is back as pid %d", seen.name, ended, seen.pid)

@@ -1,0 +1,45 @@
+"""The page on which one types the name of a thing before it goes for good.
+
+Promises that nothing happens unless the name was typed, and that a refusal stays on the page. Knows
+no thing: what goes, and how, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+
+from console.core.errors import Refused
+
+
+def confirmed(
+    request: HttpRequest,
+    name: str,
+    act: Callable[[], object],
+    *,
+    page: tuple[str, Mapping[str, Any]],
+    words: tuple[str, str],
+    done: tuple[str, str],
+) -> HttpResponseBase:
+    """`page`: template and its context. `words`: the verb as in "to delete it" and "was deleted".
+    `done`: what is said afterwards, and where one is then."""
+    template, shown = page
+    context: dict[str, Any] = {**shown, "typed": "", "error": ""}
+    status = 200
+    if request.method == "POST":
+        context["typed"] = request.POST.get("name", "").strip()
+        if context["typed"] != name:
+            context["error"] = f"Type {name} to {words[0]} it. Nothing was {words[1]}."
+            return render(request, template, context, status=400)
+        try:
+            act()
+        except Refused as error:
+            context["error"], status = str(error), error.status_code
+        else:
+            messages.success(request, done[0])
+            return redirect(done[1])
+    return render(request, template, context, status=status)

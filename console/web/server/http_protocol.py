@@ -1,0 +1,95 @@
+"""uvicorn's HTTP protocol with limits on request heads and connections.
+
+uvicorn waits for ever for the rest of a head, and its httptools parser takes a head of any size.
+Selected by `--http console.web.server.http_protocol:LimitedProtocol`. A connection with a request under
+way has no deadline here: streams are not cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from console.core.counters import count
+
+HEAD_S = 10.0
+MOST_HEAD = 64 * 1024
+# 256 streams (console/web/server/sse.py) and as many for pages; below the usual limit of 1024 open files.
+MOST_CONNECTIONS = 512
+_TEXTS = {
+    408: ("Request Timeout", f"The head of the request was not complete in {HEAD_S:g} seconds."),
+    431: ("Request Header Fields Too Large", f"The head is larger than {MOST_HEAD} bytes."),
+    503: ("Service Unavailable", f"More than {MOST_CONNECTIONS} connections are open."),
+}
+
+
+class HeadLimits(asyncio.Protocol):
+    """What is added to either of uvicorn's protocols, which have these attributes."""
+
+    transport: Any
+    loop: asyncio.AbstractEventLoop
+    connections: set[Any]
+    cycle: Any
+    _timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._refuse(503)
+        else:
+            self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._head_is_complete()
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD:
+            self._refuse(431)
+        elif self._timer is None:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_complete()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._timer = self.loop.call_later(HEAD_S, self._head_is_late)
+
+    def _head_is_complete(self) -> None:
+        self._head_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _head_is_late(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        if self._head_bytes:
+            self._refuse(408)
+        else:  # opened in advance by a browser: there is nothing to answer
+            self.transport.close()
+
+    def _refuse(self, status: int) -> None:
+        count("connections_refused", reason=str(status))
+        title, text = _TEXTS[status]
+        lines = (
+            f"HTTP/1.1 {status} {title}",
+            "content-type: text/plain; charset=utf-8",
+            f"content-length: {len(text)}",
+            "connection: close",
+            *(("retry-after: 5",) if status == 503 else ()),
+        )
+        self.transport.write(("\r\n".join((*lines, "", text))).encode("ascii"))
+        self.transport.close()
+
+
+class LimitedProtocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """The protocol that uvicorn chooses by itself (httptools where installed, else h11)."""

@@ -1,0 +1,221 @@
+"""Limits on request bodies, decided before Django reads them: who sends, how much, how fast.
+
+Django reads a whole body, in memory and on disk, before it asks who sends it. This ASGI middleware
+surrounds the application: without a login only a form's worth is read; with one, bounded bytes per
+request, per person and in all; and a body that stalls is given up. What comes after the body
+(streams wait for their reader to leave) has no deadline. Limits on heads are in http_protocol.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+
+from console.core.counters import count
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+Identify = Callable[[Any], str]
+"""Who sends a request, by its ASGI scope; "" for nobody."""
+
+_GONE: Final[Message] = {"type": "http.disconnect"}
+_LINGER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Bytes and seconds."""
+
+    # A login form has less than 1 KiB.
+    anonymous: int = 32 * 1024
+    # Twice the largest JSON or form (4 MiB, console/api/content.py).
+    request: int = 8 * 1024 * 1024
+    # At once, beyond `anonymous`: of one person, and of all.
+    person: int = 16 * 1024 * 1024
+    total: int = 64 * 1024 * 1024
+    # Each `step` further bytes must come within `stall_s`.
+    step: int = 64 * 1024
+    stall_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    retry_after_s: int = 0
+
+
+def limited(
+    application: Application, identify: Identify, limits: BodyLimits | None = None
+) -> Application:
+    gate = _Gate(application, identify, limits or BodyLimits())
+
+    async def around(scope: Any, receive: Receive, send: Send) -> None:
+        await gate.serve(scope, receive, send)
+
+    return around  # a function: uvicorn takes a bound method for an ASGI 2 application
+
+
+class _Gate:
+    def __init__(self, application: Application, identify: Identify, limits: BodyLimits) -> None:
+        self.application = application
+        self.identify = identify
+        self.limits = limits
+        self.held: Counter[str] = Counter()  # bytes by person; only the event loop changes it
+
+    async def serve(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.application(scope, receive, send)
+            return
+        body = _Body(self, scope, receive)
+        refusal = await body.declared()
+        try:
+            if refusal is None:
+                await self.application(scope, body.receive, send)
+                # To Django the client has gone, so it sends no answer.
+                refusal = body.refusal
+        finally:
+            body.release()
+        if refusal is not None:
+            await _refuse(refusal, scope, receive, send)
+
+
+class _Body:
+    """The body of one request while it comes in."""
+
+    def __init__(self, gate: _Gate, scope: Any, receive: Receive) -> None:
+        self._gate, self._limits = gate, gate.limits
+        self._scope, self._receive = scope, receive
+        self._seen = self._counted = 0
+        self._sender: str | None = None
+        self._whole = False
+        self._step_end = 0
+        self._deadline = 0.0
+        self.refusal: Refusal | None = None
+
+    async def declared(self) -> Refusal | None:
+        return await self._judge(_content_length(self._scope))
+
+    async def receive(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        loop = asyncio.get_running_loop()
+        if self._seen >= self._step_end:
+            self._step_end = self._seen + self._limits.step
+            self._deadline = loop.time() + self._limits.stall_s
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            return self._give_up(_stalled(self._limits))
+        self._seen += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        refusal = await self._judge(self._seen) or self._hold()
+        return self._give_up(refusal) if refusal else message
+
+    def release(self) -> None:
+        held = self._gate.held
+        held[self._sender or ""] -= self._counted
+        held += Counter()  # drops who holds nothing
+        self._counted = 0
+
+    def _give_up(self, refusal: Refusal) -> Message:
+        self.refusal, self._whole = refusal, True
+        return _GONE
+
+    async def _judge(self, size: int) -> Refusal | None:
+        if size > self._limits.request:
+            return _too_large(self._limits.request)
+        if size <= self._limits.anonymous:
+            return None
+        if self._sender is None:
+            try:
+                identify = sync_to_async(self._gate.identify, thread_sensitive=False)
+                self._sender = await identify(self._scope)
+            except Exception as error:  # noqa: BLE001  (the page that follows says what is wrong)
+                return _unidentified(error)
+        return None if self._sender else _anonymous(self._limits.anonymous)
+
+    def _hold(self) -> Refusal | None:
+        more = max(0, self._seen - self._limits.anonymous) - self._counted
+        if more <= 0:
+            return None
+        held, sender = self._gate.held, self._sender or ""
+        if held[sender] + more > self._limits.person or held.total() + more > self._limits.total:
+            return _busy()
+        held[sender] += more
+        self._counted += more
+        return None
+
+
+def _content_length(scope: Any) -> int:
+    for name, value in scope["headers"]:
+        if name.lower() == b"content-length":
+            return int(value) if value.isdigit() else 0
+    return 0
+
+
+def _too_large(most: int) -> Refusal:
+    detail = f"The body is too large; at most {most} bytes are read."
+    return Refusal(413, "too_large", detail, "Send less.")
+
+
+def _anonymous(most: int) -> Refusal:
+    detail = f"The body is too large without a login; at most {most} bytes are read."
+    remedy = "Log in, or send a valid API token, and repeat the request."
+    return Refusal(413, "too_large_without_login", detail, remedy)
+
+
+def _stalled(limits: BodyLimits) -> Refusal:
+    detail = f"The body stalled: {limits.step} bytes did not come in {limits.stall_s:g} seconds."
+    return Refusal(408, "body_stalled", detail, "Send the request again over a better connection.")
+
+
+def _busy() -> Refusal:
+    detail = "Too many large bodies are being sent at once, by you or by all."
+    return Refusal(503, "too_many_uploads", detail, "Send it again in 5 seconds.", 5)
+
+
+def _unidentified(error: Exception) -> Refusal:
+    detail = f"Who sends this could not be looked up ({type(error).__name__})."
+    return Refusal(503, "database_unavailable", detail, "Send it again in 5 seconds.", 5)
+
+
+async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) -> None:
+    """Answer, then take in what is still on its way for a moment: a connection that is closed on
+    unread bytes is reset, and its client would not see the answer."""
+    count("bodies_refused", reason=refusal.code)
+    facts: dict[str, Any] = {
+        "code": refusal.code,
+        "detail": refusal.detail,
+        "field": None,
+        "value": None,
+        "remedy": refusal.remedy,
+        "errors": [],
+        "request_id": "",
+    }
+    api = scope.get("path", "").startswith("/api/")
+    text = json.dumps(facts) if api else f"{refusal.detail} {refusal.remedy}\n"
+    kind = b"application/json" if api else b"text/plain; charset=utf-8"
+    headers = [(b"content-type", kind), (b"connection", b"close")]
+    if refusal.retry_after_s:
+        headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            while (await receive()).get("more_body", False):
+                pass
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b""})

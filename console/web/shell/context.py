@@ -1,0 +1,53 @@
+"""What the page shell needs on every page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from console.accounts import gate
+from console.accounts.permissions import allows, allows_somewhere
+from console.web import banners
+from console.web.shell import navigation
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """Menu, banners, and what the viewer may do: `may_operate` and `may_admin` for the endpoint of
+    this page where it is about one, else everywhere; `may_create` for some team at least."""
+    user = getattr(request, "user", None)
+    known = user is not None and user.is_authenticated
+    shown = banners.banners(user) if known else []
+    return {
+        "navigation": _menu(request) if known else [],
+        "banners": shown,
+        "simulated_workers": any(banner.key == "simulated" for banner in shown),
+        "may_operate": _may(request, "operator"),
+        "may_admin": _may(request, "admin"),
+        "may_create": allows_somewhere(user, "operator"),
+    }
+
+
+def _may(request: HttpRequest, role: str) -> bool:
+    user = getattr(request, "user", None)
+    return allows(user, role) or allows(user, role, of=gate.subject(request))
+
+
+def _menu(request: HttpRequest) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for item in navigation.items():
+        # What an operator uses is there for who operates something.
+        may = allows if item.role == "admin" else allows_somewhere
+        if not may(request.user, item.role):
+            continue
+        url = navigation.url_of(item)
+        if url:
+            found.append({"item": item, "url": url, "active": False})
+    here = [entry for entry in found if _is_at(request.path, str(entry["url"]))]
+    if here:  # the longest, so that a page below another's address is its own
+        max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
+    return found
+
+
+def _is_at(path: str, url: str) -> bool:
+    return path == url or (url != "/" and path.startswith(url))

@@ -1,0 +1,194 @@
+"""The catalogue: what is built in, what lies over it, and the same refusals everywhere."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.audit.models import AuditEvent
+from console.catalogue import actions, selectors
+from console.catalogue.core import rules
+from console.catalogue.core.builtin import BUILTIN, GIB
+from console.catalogue.core.rules import FIELDS
+from console.catalogue.forms import InstanceForm
+from console.core.errors import Refused
+from tests.console.conftest import Cast
+from tests.support.people import client_of
+
+NODE = {"vcpus": 64, "memory_gib": 512, "gpu": "H100", "gpus": 4, "gpu_memory_gib": 79.6}
+PRICED = {**NODE, "price_usd_hour": 12.5, "price_date": "2026-11-01", "price_source": "contract"}
+
+
+def test_what_is_built_in_is_what_the_form_would_take() -> None:
+    for instance in BUILTIN.values():
+        again = rules.check(instance.name, rules.to_data(instance))
+        assert again.gpus == instance.gpus
+        assert abs(again.gpu_bytes - instance.gpu_bytes) < GIB / 100
+        assert (again.price_usd_hour is None) == (again.price_date is None)
+
+
+def test_prices_are_the_references() -> None:
+    assert BUILTIN["ml.g5.12xlarge"].price_usd_hour == 7.09
+    assert BUILTIN["ml.p5.48xlarge"].price_usd_hour == 63.296
+    assert BUILTIN["p5e.48xlarge"].price_usd_hour is None, "there is no such price"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"vcpus": 0}, "vcpus"),
+        ({"vcpus": 1.5}, "vcpus"),
+        ({"vcpus": True}, "vcpus"),
+        ({"memory_gib": "many"}, "memory_gib"),
+        ({"memory_gib": float("nan")}, "memory_gib"),
+        ({"gpus": 99}, "gpus"),
+        ({"gpu": ""}, "gpu_memory_gib"),
+        ({"gpu_memory_gib": 0}, "gpu_memory_gib"),
+        ({"gpu": 7}, "gpu"),
+        ({"price_usd_hour": -1, "price_date": "2026-01-01"}, "price_usd_hour"),
+        ({"price_usd_hour": 3.0}, "price_date"),
+        ({"price_usd_hour": 3.0, "price_date": "yesterday"}, "price_date"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_nonsense_is_refused_by_its_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        rules.check("metal.4xh100", {**NODE, **change})
+    assert caught.value.errors[0].field == field
+    assert all(problem.remedy for problem in caught.value.errors)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64, None, "-a"])
+def test_a_name_is_a_label_of_a_node(name: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        rules.check(name, NODE)
+    assert caught.value.errors[0].field == "name"
+
+
+@pytest.mark.django_db
+def test_what_is_written_lies_over_what_is_built_in(people: Cast) -> None:
+    before = BUILTIN["ml.g5.xlarge"]
+    changes = {"price_usd_hour": 0.9, "price_date": "2026-11-01"}
+    actions.save(people.alice, "ml.g5.xlarge", changes)
+    found = selectors.instances()["ml.g5.xlarge"]
+    assert found.price_usd_hour == 0.9
+    assert found.memory_bytes == before.memory_bytes, "what is left out stays"
+    assert len(selectors.entries()) == len(BUILTIN)
+    assert AuditEvent.objects.get().changes["price_usd_hour"] == [1.408, 0.9]
+    assert actions.remove(people.alice, "ml.g5.xlarge")
+    assert selectors.instances()["ml.g5.xlarge"] == before
+
+
+@pytest.mark.django_db
+def test_one_of_ones_own_comes_and_goes(people: Cast) -> None:
+    actions.save(people.alice, "metal.4xh100", PRICED)
+    entry = selectors.get("metal.4xh100")
+    assert entry is not None
+    assert (entry.origin, entry.changed_by) == ("added", "alice")
+    assert not actions.remove(people.alice, "metal.4xh100")
+    for name, status in (("metal.4xh100", 404), ("ml.g5.xlarge", 409)):
+        with pytest.raises(Refused) as caught:
+            actions.remove(people.alice, name)
+        assert caught.value.status_code == status
+
+
+@pytest.mark.django_db
+def test_over_rest(people: Cast) -> None:
+    alice = client_of(people.alice)
+    url = "/api/v1/instance-types/metal.4xh100/"
+    assert alice.get(url).status_code == 404
+    made = alice.put(url, PRICED, content_type="application/json")
+    assert made.status_code == 200, made.content
+    assert {field: made.json()[field] for field in FIELDS} == PRICED
+    assert alice.get(url).json() == made.json()
+    assert made.json() in alice.get("/api/v1/instance-types/").json()["results"]
+    refused = alice.put(url, {"vcpus": -1}, content_type="application/json")
+    assert refused.status_code == 400
+    assert refused.json()["errors"][0]["field"] == "vcpus"
+    assert alice.put(url, [1], content_type="application/json").status_code == 400
+    assert alice.delete(url).status_code == 204
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("method", ["put", "delete"])
+def test_a_viewer_changes_nothing(people: Cast, method: str) -> None:
+    charlie = client_of(people.charlie)
+    url = "/api/v1/instance-types/ml.g5.xlarge/"
+    answer = getattr(charlie, method)(url, NODE, content_type="application/json")
+    assert answer.status_code == 403
+    assert charlie.get("/instance-types/new/").status_code == 403
+    page = charlie.get("/instance-types/").content.decode()
+    assert "ml.p5.48xlarge" in page
+    assert "Edit" not in page
+
+
+def post(client: Client, url: str, data: dict[str, Any]) -> Any:
+    return client.post(url, {key: "" if value is None else value for key, value in data.items()})
+
+
+@pytest.mark.django_db
+def test_the_form_says_the_same_beside_its_fields(people: Cast) -> None:
+    alice = client_of(people.alice)
+    wrong = post(alice, "/instance-types/new/", {"name": "metal", **NODE, "memory_gib": "many"})
+    assert wrong.status_code == 400
+    assert "memory_gib must be a number" in wrong.content.decode()
+    assert 'value="many"' in wrong.content.decode(), "what was typed stays"
+    done = post(alice, "/instance-types/new/", {"name": "metal", **PRICED})
+    assert done.status_code == 302
+    assert selectors.instances()["metal"].price_usd_hour == 12.5
+    shown = alice.get("/instance-types/metal/edit/").content.decode()
+    assert 'value="12.5"' in shown
+    assert "disabled" in shown, "a name is not changed"
+    changed = {**PRICED, "price_usd_hour": "", "price_date": ""}
+    assert post(alice, "/instance-types/metal/edit/", changed).status_code == 302
+    assert selectors.instances()["metal"].price_usd_hour is None
+    assert alice.post("/instance-types/metal/remove/").status_code == 302
+    assert "metal" not in selectors.instances()
+    assert alice.get("/instance-types/metal/edit/").status_code == 404
+
+
+def test_what_the_form_shows_is_what_it_sends() -> None:
+    for name in ("ml.g5.12xlarge", "p5e.48xlarge"):
+        shown = rules.to_data(BUILTIN[name])
+        form = InstanceForm({key: "" if v is None else str(v) for key, v in shown.items()})
+        sent = form.typed()
+        assert rules.check(name, sent) == rules.check(name, shown)
+
+
+@pytest.mark.django_db
+def test_a_price_counts_from_its_day_on(people: Cast) -> None:
+    def said(price: float, day: str) -> None:
+        facts = {**PRICED, "price_usd_hour": price, "price_date": day}
+        actions.save(people.alice, "metal.x", facts)
+
+    def on(day: str) -> float | None:
+        return selectors.prices().on("metal.x", date.fromisoformat(day))
+
+    said(2.0, "2026-09-10")
+    said(3.0, "2026-10-01")
+    found = [on(day) for day in ("2026-09-09", "2026-09-10", "2026-09-30", "2026-10-01")]
+    assert found == [None, 2.0, 2.0, 3.0]
+    actions.save(people.alice, "metal.x", {"vcpus": 8})
+    assert len(selectors.price_history("metal.x")) == 2, "nothing was said of its price"
+    said(2.5, "2026-09-20")
+    found = [on(day) for day in ("2026-09-19", "2026-09-20", "2026-10-05")]
+    assert found == [2.0, 2.5, 2.5], "what was said later holds for later days"
+    rows = client_of(people.charlie).get("/api/v1/instance-types/metal.x/prices/").json()
+    assert [row["price_usd_hour"] for row in rows["results"]] == [2.5, 2.0]
+    page = client_of(people.alice).get("/instance-types/metal.x/edit/").content.decode()
+    assert "Its price over time" in page
+    actions.remove(people.alice, "metal.x")
+    assert on("2026-09-20") == 2.5, "what is forgotten was paid all the same"
+    assert selectors.prices().on("metal.x", date.max) is None
+
+
+@pytest.mark.django_db
+def test_a_built_in_price_counts_before_anybody_said_another(people: Cast) -> None:
+    facts = {"price_usd_hour": 5.0, "price_date": "2026-10-01"}
+    actions.save(people.alice, "ml.g5.12xlarge", facts)
+    found = selectors.prices()
+    days = ("2026-09-30", "2026-10-01")
+    assert [found.on("ml.g5.12xlarge", date.fromisoformat(day)) for day in days] == [7.09, 5.0]

@@ -1,0 +1,232 @@
+"""Verbs through the API of this process: what each shows, and that the parser is whole."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from console.accounts.models import Team
+from console.client import Client
+from console.commandline import output, parser, running
+from console.commandline.endpoint import benchmarks, decisions
+from endpoints.models import Endpoint
+from tests.support.console import make_endpoint, pretend_ready
+from tests.support.http_stub import http_stub
+
+db = pytest.mark.django_db
+
+
+def run(*words: str) -> str:
+    out = io.StringIO()
+    call_command("emberline", *words, stdout=out)
+    return out.getvalue()
+
+
+def refused(*words: str) -> tuple[int, str]:
+    with pytest.raises(CommandError) as caught:
+        run(*words)
+    return caught.value.returncode, str(caught.value)
+
+
+def verbs(
+    found: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    below = [one for one in found._actions if isinstance(one, argparse._SubParsersAction)]
+    if not below:
+        yield path, found
+    for action in below:
+        told = {choice.dest for choice in action._choices_actions}
+        assert told == set(action.choices), f"{path}: a verb without help"
+        for word, child in action.choices.items():
+            yield from verbs(child, (*path, word))
+
+
+def test_every_verb_says_what_it_is_for_and_does_something() -> None:
+    found = dict(verbs(parser.script()))
+    assert len(found) > 60
+    for path, one in found.items():
+        assert one.get_default("run"), path
+        silent = [one.dest for one in one._actions if one.option_strings and not one.help]
+        assert not silent, f"{path}: {silent}"
+
+
+def test_exit_codes_are_those_of_the_page() -> None:
+    assert "6 conflict, 7 timeout, 8 unreachable" in parser.script().format_help().replace(
+        "\n", " "
+    )
+
+
+@db
+def test_cache_tiers() -> None:
+    assert "no cache tier" in run("cache-tier", "list")
+    dry = run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824", "--dry-run")
+    assert "memory_bytes: null -> 1073741824" in dry
+    assert "no cache tier" in run("cache-tier", "list")
+    assert "accepted" in run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824")
+    assert "1 GiB" in run("cache-tier", "list")
+    assert "generation 2" in run("cache-tier", "update", "west", "--set", "memory_bytes=536870912")
+    assert json.loads(run("cache-tier", "get", "west", "-o", "json"))["memory_bytes"] == 1 << 29
+    assert "512 MiB memory" in run("cache-tier", "get", "west")
+    assert refused("cache-tier", "update", "west", "--set", "memory_bytes=1")[0] == 3
+    assert refused("cache-tier", "get", "east")[0] == 4
+    with pytest.raises(CommandError):
+        run("cache-tier", "flush", "west")  # all of it only when somebody says so
+    assert "being deleted" in run("cache-tier", "delete", "west")
+
+
+@db
+def test_instance_types() -> None:
+    assert "x.y (added): 4 vCPUs, 16 GiB" in run(
+        "instance-type", "set", "x.y", "vcpus=4", "memory_gib=16"
+    )
+    assert yaml.safe_load(run("instance-type", "get", "x.y"))["vcpus"] == 4
+    assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
+    code, told = refused("instance-type", "set", "x.y", "vcpus=-1")
+    assert (code, "vcpus: -1 was refused" in told) == (3, True)
+    assert "forgotten" in run("instance-type", "forget", "x.y")
+    assert refused("instance-type", "get", "x.y")[0] == 4
+
+
+@db
+def test_keys_with_limits() -> None:
+    make_endpoint()
+    clear = run("endpoint", "key", "create", "demo", "app", "requests_per_minute=60").strip()
+    row = next(one for one in run("endpoint", "key", "list", "demo").splitlines() if " app " in one)
+    assert "requests_per_minute=60" in row and clear not in row
+    key_id = row.split()[0]
+    assert "app is changed" in run("endpoint", "key", "update", "demo", key_id, "max_in_flight=2")
+    assert "max_in_flight=2" in run("endpoint", "key", "list", "demo")
+    new = run("endpoint", "key", "rotate", "demo", key_id).strip()
+    assert new.startswith("ebk_") and new != clear
+    assert "(all)" in run("endpoint", "key", "usage", "demo")
+    assert refused("endpoint", "key", "create", "demo", "b", "max_in_flight=-1")[0] == 3
+
+
+@db
+def test_an_endpoint_is_moved() -> None:
+    make_endpoint()
+    Team.objects.create(name="West", slug="west")
+    assert "team west's now" in run("endpoint", "move", "demo", "west")
+    assert Endpoint.objects.get().team == Team.objects.get()
+    assert "demo" in run("endpoint", "list", "--team", "west")
+    assert "nobody's now" in run("endpoint", "move", "demo", "--nobody")
+    assert refused("endpoint", "move", "demo", "east")[0] == 3
+
+
+@db
+def test_a_spec_is_judged_and_shown() -> None:
+    make_endpoint()
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        words = ("--set", "resources.memory_gib=0.25", "--set", "engine=vllm")
+        call_command("emberline", "endpoint", "fit", "demo", *words, stdout=out)
+    assert ended.value.code == 1
+    assert "✗ resources.memory_gib" in out.getvalue()
+    assert "simulated_worker" in run("endpoint", "preview", "demo")
+    assert not Endpoint.objects.filter(name="other").exists()
+    assert refused("endpoint", "fit", "nobody")[0] == 4
+
+
+@db
+def test_what_a_router_cannot_tell_is_a_failure() -> None:
+    pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
+    for words in (("decisions", "demo"), ("explain", "demo", "--prompt", "hi")):
+        assert refused("endpoint", *words)[0] == 1
+    assert refused("endpoint", "explain", "demo", "--prompt", " ")[0] == 2
+
+
+@db
+def test_costs_say_why_there_are_none() -> None:
+    assert "Prometheus" in run("cost")
+
+
+def test_a_decision_is_a_table_of_its_candidates() -> None:
+    found = {
+        "id": "7",
+        "chosen": "w1",
+        "reason": "prefix_hit",
+        "session": None,
+        "candidates": [
+            {"worker": "w0", "matched": {"device": 0}, "cost": 3, "healthy": True},
+            {"worker": "w1", "matched": {"device": 96}, "cost": 1, "healthy": True},
+        ],
+    }
+    lines = decisions.told(found).splitlines()
+    assert "reason: prefix_hit" in lines and not any("session" in line for line in lines)
+    assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
+
+
+def test_what_others_wrote_cannot_speak_to_a_terminal() -> None:
+    shown = output.table(("A", "B"), [("x\x1b[2J\ny", "z")])
+    assert "\x1b" not in shown and len(shown.splitlines()) == 2
+    assert output.plain("a\tb\r\x07\x9b") == "a\tb���"
+
+
+RUN: dict[str, Any] = {
+    "id": "b1", "endpoint": "demo", "title": "", "state": "queued", "stage": "", "message": "",
+    "simulated": True, "job": {"workload": "chat", "mode": "rate"}, "progress": {}, "result": None,
+    "started_by": "system", "created_at": "2026-11-21T08:00:00Z",
+}  # fmt: skip
+
+
+def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks, "LOOK_S", 0.0)
+    done = {**RUN, "state": "done", "result": {"requests": 9, "ttft": {"p50": 0.25, "p90": 1}}}
+    states = iter([{**RUN, "state": "running", "stage": "Sending"}, done])
+    answers: dict[str, Any] = {
+        "/api/v1/endpoints/demo/benchmarks/": (201, RUN),
+        "/api/v1/endpoints/demo/benchmarks/b1/": lambda *_: (200, next(states)),
+    }
+    words = ["endpoint", "benchmark", "start", "demo", "rate=4", "--wait"]
+    with http_stub(answers) as stub:
+        out, err = io.StringIO(), io.StringIO()
+        options = vars(parser.script().parse_args(words))
+        ended = running.run(options, lambda: Client(stub.url), out, err)
+    assert json.loads(stub.seen[0][2]) == {"rate": 4}
+    assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
+    assert "simulated: times are made up" in ended.text
+    assert "running Sending" in err.getvalue()
+
+
+def test_a_cell_reads_as_words() -> None:
+    assert output.cell("demo-worker-0") == "demo-worker-0"
+    assert output.cell({"prefix": 96, "l2": None}) == "prefix 96, l2 "
+    assert output.cell(None) == ""
+    assert output.cell([1, True]) == "[1, true]"
+
+
+def test_a_benchmarks_times_are_read_in_milliseconds() -> None:
+    quantiles = {"count": 41, "p50": 0.2208, "p90": 1.5, "p99": None}
+    assert benchmarks._told("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
+    assert benchmarks._told("workers", {"w0": 41}) == "w0 41"
+
+
+@db
+def test_rules_of_alerts_are_set_and_read_on_a_terminal() -> None:
+    make_endpoint("demo")
+    assert "longer than 3 s" in run("alert", "set", "HighTTFT", "threshold=3", "for=20m")
+    run("alert", "set", "HighTTFT", "threshold=9", "--endpoint", "demo")
+    assert "HighTTFT" in run("alert", "rules", "-o", "name").split()
+    (mine,) = [
+        line
+        for line in run("alert", "rules", "--endpoint", "demo").splitlines()
+        if line.startswith("HighTTFT")
+    ]
+    assert "threshold 9 s" in mine
+    assert "1200 s" in mine
+    assert yaml.safe_load(run("alert", "get", "HighTTFT"))["endpoints"] == ["demo"]
+    assert "reset" in run("alert", "reset", "HighTTFT", "--endpoint", "demo")
+    run("alert", "set", "HighTTFT", "threshold=null")
+    made = yaml.safe_load(run("alert", "file", "--object"))
+    assert made["kind"] == "PrometheusRule"
+    assert "demo" not in run("alert", "file")
+    code, said = refused("alert", "set", "HighTTFT", "threshold=-1")
+    assert (code, "From 1 ms to 600 s" in said) == (3, True)
+    assert refused("alert", "list")[1]  # no Prometheus can say

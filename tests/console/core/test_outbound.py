@@ -1,0 +1,162 @@
+"""No URL that a user set leads to this machine, to metadata services or to our admin ports."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from console.clusters import actions as clusters
+from console.core import outbound
+from console.core.errors import Refused
+from console.core.outbound import Allowed, parse_allowed, why_forbidden, why_not_url
+from console.provisioners.base import PermanentError
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.client import Client
+from dashboards.alerts.notify import receivers
+from dashboards.alerts.notify.protocol import http_post as webhooks
+from dashboards.prometheus.http.login import Login
+from dashboards.prometheus.http.session import NoReplyError, exchange
+from dashboards.prometheus.sources import actions as sources
+from tests.console.clusters.conftest import kubeconfig
+from tests.support.console import person
+from tests.support.http_stub import Stub, http_stub
+
+HOSTS = (
+    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.8.9.1", "localhost",
+    "localhost.", "x.localhost", "[::1]", "[::ffff:127.0.0.1]", "[::127.0.0.1]",
+    "[64:ff9b::7f00:1]", "169.254.169.254", "2852039166", "[::ffff:169.254.169.254]",
+    "100.100.100.200", "0.0.0.0", "[fe80::1]",
+)  # fmt: skip
+
+
+@pytest.fixture
+def strict() -> Iterator[None]:
+    """As the console is without EMBERLINE_OUTBOUND_ALLOW."""
+    outbound.configure(())
+    outbound._admins.cache_clear()
+    yield
+    outbound.configure(settings.EMBERLINE.outbound_allow)
+    outbound._admins.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[Stub]:
+    with http_stub({"/": (200, "{}")}) as found:
+        yield found
+
+
+def _receiver(url: str) -> Any:
+    return receivers.create(person("admin"), {"name": "hook", "url": url})
+
+
+def _source(url: str) -> Any:
+    return sources.add(person("admin"), "mimir", {"url": url})
+
+
+def _alertmanager(url: str) -> Any:
+    facts = {"url": "http://10.0.0.1:9090", "alertmanager_url": url}
+    return sources.add(person("admin"), "mimir", facts)
+
+
+def _cluster(url: str) -> Any:
+    facts = {"kind": "kubeconfig", "kubeconfig": kubeconfig(url.replace("http:", "https:"))}
+    return clusters.add(person("admin"), "work", facts)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("field", [_receiver, _source, _alertmanager, _cluster])
+def test_no_field_takes_such_an_address(
+    strict: None, field: Callable[[str], Any], host: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        field(f"http://{host}:9090/x")
+    assert refused.value.errors[0].field in ("url", "alertmanager_url", "kubeconfig")
+
+
+@pytest.mark.django_db
+def test_the_message_names_the_remedy(strict: None) -> None:
+    with pytest.raises(Refused, match=r"EMBERLINE_OUTBOUND_ALLOW=127.0.0.1:9093"):
+        _source("http://localhost:9093")
+
+
+@pytest.fixture
+def renamed(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A name that meant something else when it was written down: it leads here now."""
+    resolve = socket.getaddrinfo
+
+    def lead_here(host: Any, *rest: Any, **more: Any) -> Any:
+        return resolve("127.0.0.1" if host == "innocent.example" else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lead_here)
+    return "innocent.example"
+
+
+def _post(url: str) -> None:
+    webhooks.post(f"{url}/", b"{}", {})
+
+
+def _query(url: str) -> None:
+    exchange(Login(), "GET", f"{url}/")
+
+
+def _list_pods(url: str) -> None:
+    access = ClusterAccess(KUBECONFIG, kubeconfig=kubeconfig(url.replace("http:", "https:")))
+    Client(access, "default").listed(kinds.POD)
+
+
+@pytest.mark.parametrize("connect", [_post, _query, _list_pods])
+def test_a_name_is_judged_when_it_is_connected_to(
+    strict: None, stub: Stub, renamed: str, connect: Callable[[str], None], db: None
+) -> None:
+    before = len(stub.seen)
+    with pytest.raises((webhooks.Unsent, NoReplyError, PermanentError), match="own machine"):
+        connect(stub.url.replace("127.0.0.1", renamed))
+    assert len(stub.seen) == before
+
+
+def test_a_redirect_is_not_followed(stub: Stub) -> None:
+    moved = (302, "")
+    with http_stub({"/": moved}, {"location": "http://169.254.169.254/"}) as redirects:
+        assert webhooks.post(f"{redirects.url}/", b"{}", {}).status == 302
+
+
+def test_own_settings_may_lead_to_this_machine(strict: None, stub: Stub) -> None:
+    assert exchange(Login(own=True), "GET", f"{stub.url}/").status == 200
+    assert why_forbidden("127.0.0.1", 9090, own=True) == ""
+    assert why_forbidden("169.254.169.254", 80, own=True)
+
+
+def test_the_operator_allows_addresses_and_ports(strict: None) -> None:
+    outbound.configure((parse_allowed("127.0.0.1:9090"), parse_allowed("10.0.0.0/8")))
+    assert why_not_url("http://localhost:9090") == ""
+    assert why_not_url("http://127.0.0.1:9091")
+    outbound.configure((parse_allowed("0.0.0.0/0"),))
+    assert why_not_url("http://169.254.169.254"), "nobody allows metadata services"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000", "10/99"]
+)
+def test_what_is_no_address_to_allow(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_allowed(text)
+
+
+def test_allowed_forms() -> None:
+    assert parse_allowed("[::1]:9090").port == 9090
+    assert isinstance(parse_allowed("::1"), Allowed)
+
+
+def test_admin_ports_of_our_own_are_refused_on_private_networks(
+    strict: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbound, "_admin_addresses", [lambda: ["10.1.2.3:9090", "x.invalid:1"]])
+    assert "admin port" in why_not_url("http://10.1.2.3:9090/drain")
+    assert why_not_url("http://10.1.2.3:8080/") == ""
+    assert why_not_url("http://[::ffff:10.1.2.3]:9090/")

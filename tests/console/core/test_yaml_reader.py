@@ -1,0 +1,144 @@
+"""The one reader of YAML: what is bounded, what a value can be, and that nobody else loads YAML."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from console.commandline import input as commandline_read
+from console.commandline.context import Wrong
+from console.core import yaml_reader
+from console.core.environment import SettingError
+from console.core.yaml_reader import YamlError
+from console.provisioners.kubernetes.api import kubeconfig
+from console.signon.core import configuration
+from endpoints.manifests import documents
+from endpoints.pages.editor import form_fields, spec_text
+from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.fields import BY_PATH
+from routing.engine.config import ConfigError, source
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("console", "endpoints", "routing", "cachetier", "dashboards", "bench", "deploy")
+READER = ROOT / "console" / "yaml_reader.py"
+LOADERS = ("load", "compose", "parse", "scan")
+
+
+def _multiplied(last: int, merge: bool = False) -> str:
+    begin = "{k: 1, l: 2}" if merge else "[x, x, x, x, x, x, x, x, x, x]"
+    lines = [f"a0: &a0 {begin}"]
+    for n in range(1, last):
+        ten = ", ".join([f"*a{n - 1}"] * 10)
+        lines.append(f"a{n}: &a{n} " + (f"{{<<: [{ten}], z{n}: 1}}" if merge else f"[{ten}]"))
+    return "\n".join(lines)
+
+
+BOMBS = {
+    "aliases": (_multiplied(9), "too many values"),
+    "merges": (_multiplied(9, merge=True), "too many values"),
+    "an alias to what is around it": ("a: &x [*x]", "something around it"),
+    "flow depth": ("[" * 100_000, "nested deeper"),
+    "block depth": ("\n".join(" " * depth + "a:" for depth in range(200)), "nested deeper"),
+    "depth by aliases": (
+        "a: &a " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*a" + "]" * 40,
+        "nested deeper",
+    ),
+    "documents": ("--- 1\n" * 2_000, "documents"),
+    "characters": ("#" * (yaml_reader.MAX_CHARACTERS + 1), "characters"),
+    "base 60": ("a: !!int " + ":".join(["1"] * 100_000), "longer than any number"),
+    "base 60 float": ("a: !!float " + ":".join(["1"] * 1_000), "longer than any number"),
+    "binary digits": ("a: 0b" + "1" * 100_000, "longer than any number"),
+    "digits": ("a: " + "1" * 100_000, "longer than any number"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_before_it_is_built(name: str) -> None:
+    text, problem = BOMBS[name]
+    with pytest.raises(YamlError, match=problem):
+        yaml_reader.read_documents(text)
+
+
+def test_values_count_however_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 50)
+    assert yaml_reader.read("[" + "x, " * 40 + "]") == ["x"] * 40
+    for text in ("[" + "x, " * 60 + "]", "- &a [" + "x, " * 30 + "]\n- *a", "--- [x]\n" * 30):
+        with pytest.raises(YamlError, match="too many values"):
+            yaml_reader.read_documents(text)
+
+
+def test_values_are_those_of_json() -> None:
+    text = "a: 12:30:45\nb: 2026-11-21\nc: 1.5\nd: 0x1f\ne: yes\nf: '1'\ng:\n"
+    expected = {"a": "12:30:45", "b": "2026-11-21", "c": 1.5, "d": 31, "e": True, "f": "1"}
+    assert yaml_reader.read(text) == expected | {"g": None}
+    for tagged in ("!!binary aGk=", "!!set {a}", "!!timestamp 2026-11-21", "!!python/name:os.x"):
+        with pytest.raises(YamlError, match="constructor for the tag"):
+            yaml_reader.read(f"a: {tagged}")
+    with pytest.raises(YamlError, match="more than one document"):
+        yaml_reader.read("a: 1\n---\nb: 1\n")
+    assert yaml_reader.read("") is None
+
+
+def _of_form(text: str) -> None:
+    """A form hands on what cannot be read, for the spec to refuse."""
+    if form_fields.read(BY_PATH["pod.env"], text) == text:
+        raise YamlError("kept as typed")
+
+
+def _of_router(text: str, folder: Path) -> None:
+    path = folder / "router.yaml"
+    path.write_text(text)
+    source.load(path)
+
+
+def _of_file(text: str, folder: Path) -> None:
+    path = folder / "spec.yaml"
+    path.write_text(text)
+    commandline_read.document(str(path))
+
+
+@pytest.mark.parametrize("name", ["aliases", "merges", "flow depth"])
+def test_every_way_in_refuses_a_bomb(name: str, tmp_path: Path) -> None:
+    text = BOMBS[name][0]
+    refused = (YamlError, SpecErrors, kubeconfig.KubeconfigError, SettingError, ConfigError, Wrong)
+    for way in (
+        documents.read,
+        spec_text.read,
+        kubeconfig.parse,
+        configuration.parse,
+        _of_form,
+        lambda bomb: _of_router(bomb, tmp_path),
+        lambda bomb: _of_file(bomb, tmp_path),
+    ):
+        with pytest.raises(refused):
+            way(text)
+
+
+def _loads_yaml(tree: ast.AST) -> bool:
+    """Whether PyYAML's loaders are named: `yaml.X`, `from yaml import X`, or another reader."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = [node.attr] if node.value.id == "yaml" else []
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "yaml":
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = ["load" for one in node.names if one.name == "yaml" and one.asname]
+        if any(word in name.lower() for name in names for word in LOADERS):
+            return True
+    return False
+
+
+def test_nobody_else_loads_yaml() -> None:
+    assert _loads_yaml(ast.parse(READER.read_text()))
+    for example in ("from yaml import safe_load", "import yaml as y", "yaml.CSafeLoader"):
+        assert _loads_yaml(ast.parse(example))
+    found = [
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path != READER and _loads_yaml(ast.parse(path.read_text()))
+    ]
+    assert found == []

@@ -1,0 +1,220 @@
+"""`up` killed or stopped at any step, two at once, and `down` at any time; real supervisord."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.launcher import lock, runtime_environment, stack
+from console.launcher.layout import ROOT, Layout, read_facts
+from console.launcher.progress import StepFailed
+from tests.support.waiting import until
+
+STEPS = ("emberline_admin", "seed-demo", "wait")
+
+
+class Rig:
+    def __init__(self) -> None:
+        # Short: a unix socket's path has 107 bytes at most.
+        self.layout = Layout(Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve())
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, verb: str, fault: str = "") -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "tests.console.launcher.rig", str(self.layout.var)]
+        process = subprocess.Popen(
+            [*argv, verb, fault], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, verb: str, fault: str = "") -> tuple[int, str]:
+        process = self.start(verb, fault)
+        output, _ = process.communicate(timeout=120)
+        return process.returncode, output
+
+    def reached(self, step: str) -> bool:
+        try:
+            return step in (self.layout.var / "steps").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+
+    def runs(self) -> bool:
+        return bool(runtime_environment.supervisor_pid(self.layout) or stack.leftovers(self.layout))
+
+    def assert_set_up(self) -> None:
+        pid = runtime_environment.supervisor_pid(self.layout)
+        assert pid
+        assert [name for name in STEPS if not (self.layout.var / name).exists()] == []
+        programs = stack.programs(self.layout)
+        assert programs is not None
+        assert list(programs) == ["idle"]
+        keepers = [p for p in stack.leftovers(self.layout) if "supervisord.conf" in p.cmdline()[-1]]
+        assert [p.pid for p in keepers] == [pid]
+        assert json.loads(self.layout.told.read_text())["supervisor"] == pid
+        assert read_facts(self.layout)["completed"] == pid
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.communicate()
+        stack.kill_leftovers(self.layout)
+        shutil.rmtree(self.layout.var)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "after prepare",
+        "after Starting processes",
+        "after emberline_admin",
+        "before seed-demo",
+        "before wait",
+    ],
+)
+def test_the_next_up_finishes_what_a_killed_one_began(rig: Rig, step: str) -> None:
+    code, _ = rig.run("up", f"{step}:SIGKILL")
+    assert code == -signal.SIGKILL
+    code, output = rig.run("up")
+    assert code == 0, output
+    rig.assert_set_up()
+    code, output = rig.run("up")
+    assert (code, "running already" in output) == (0, True), output
+    assert rig.run("down")[0] == 0
+    assert not rig.runs()
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        ("after prepare", "SIGINT"),
+        ("after Starting processes", "SIGTERM"),
+        ("before seed-demo", "SIGINT"),
+    ],
+)
+def test_an_up_that_is_interrupted_leaves_nothing(rig: Rig, step: str, number: str) -> None:
+    code, output = rig.run("up", f"{step}:{number}")
+    assert code == 130, output
+    assert not rig.runs()
+
+
+def test_a_resumed_up_that_is_interrupted_stops_nothing_that_serves(rig: Rig) -> None:
+    rig.run("up", "before wait:SIGKILL")
+    serving = runtime_environment.supervisor_pid(rig.layout)
+    code, output = rig.run("up", "before wait:SIGINT")
+    assert code == 130
+    assert "make down" in output
+    assert runtime_environment.supervisor_pid(rig.layout) == serving
+
+
+@pytest.mark.parametrize("step", ["before prepare", "after Starting processes", "before wait"])
+def test_down_ends_an_up_that_is_at_work(rig: Rig, step: str) -> None:
+    preparing = rig.start("up", f"{step}:hang")
+    until(lambda: rig.reached(step))
+    code, output = rig.run("down")
+    assert code == 0, output
+    assert f"(pid {preparing.pid})" in output
+    assert "Everything is stopped." in output
+    assert preparing.wait(30) == 130
+    assert not rig.runs()
+
+
+def test_of_two_ups_the_second_names_the_first(rig: Rig) -> None:
+    first = rig.start("up", "after Starting processes:hang")
+    until(lambda: rig.reached("after Starting processes"))
+    code, output = rig.run("up")
+    assert code == 1
+    assert f"Another `make up` (pid {first.pid}) is at work here" in output
+
+
+def test_of_two_downs_each_ends_well(rig: Rig) -> None:
+    assert rig.run("up")[0] == 0
+    both = [rig.start("down") for _ in range(2)]
+    outputs = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sum("Everything is stopped" in output for output in outputs) == 1
+    assert not rig.runs()
+    assert rig.run("down") == (0, "Nothing runs.\n")
+
+
+def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "console.launcher", "down"]
+    env = {**os.environ, "EMBERLINE_VAR": str(tmp_path / "var")}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "Nothing runs.\n")
+    assert not (tmp_path / "var").exists()
+
+
+def test_a_step_dies_with_the_launcher_that_was_killed(tmp_path: Path) -> None:
+    """Else the next `up` would migrate beside a migration."""
+    code = (
+        "import sys; from pathlib import Path; from console.launcher.progress import run;"
+        "run([sys.executable, '-S', '-c', 'import os, signal, sys;"
+        "open(sys.argv[1], chr(119)).write(str(os.getpid())); os.rename(sys.argv[1],"
+        "sys.argv[1] + chr(46)); signal.pause()', sys.argv[1]], 'failed')"
+    )
+    mark = tmp_path / "pid"
+    launcher = subprocess.Popen([sys.executable, "-c", code, str(mark)], cwd=ROOT)
+    step = int(until(lambda: Path(f"{mark}.").exists() and Path(f"{mark}.").read_text()))
+    launcher.kill()
+    launcher.wait()
+    until(lambda: not psutil.pid_exists(step) or psutil.Process(step).status() == "zombie")
+
+
+def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(rig: Rig) -> None:
+    rig.layout.prepare()
+    stranger = subprocess.Popen([shutil.which("sleep") or "/bin/sleep", "60"])
+    try:
+        (rig.layout.run / "up.lock").write_text(f"up   {stranger.pid:12}\n")
+        assert not lock._is_launcher(stranger.pid)
+        assert lock._is_launcher(0) is False
+        with lock.taken_over(rig.layout) as ended:
+            assert ended is False, "nobody held it"
+        assert stranger.poll() is None
+        with lock.held(rig.layout, "up"), pytest.raises(StepFailed, match=f"pid {os.getpid()}"):
+            with lock.held(rig.layout, "up"):
+                pytest.fail("held twice")
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.django_db
+def test_an_admin_whose_password_nobody_saw_gets_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call_command("emberline_admin", "--create")
+    first = capsys.readouterr().out
+    call_command("emberline_admin", "--create", "--renew-unused")
+    second = capsys.readouterr().out
+    assert "password:" in first
+    assert "password:" in second
+    password = second.partition("password: ")[2].split()[0]
+    assert User.objects.get().check_password(password)
+    call_command("emberline_admin", "--create")
+    assert "nothing changed" in capsys.readouterr().out
+    User.objects.update(last_login=timezone.now())
+    call_command("emberline_admin", "--create", "--renew-unused")
+    assert "nothing changed" in capsys.readouterr().out

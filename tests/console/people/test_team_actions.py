@@ -1,0 +1,249 @@
+"""Teams, who is in them, and tokens: what is refused, and that nobody gives what they have not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.utils import timezone
+
+from console.accounts.models import ApiToken, Membership, Source, Team, User
+from console.accounts.permissions import allows, allows_somewhere, role_on, visible
+from console.audit.models import AuditEvent
+from console.core.errors import Refused
+from console.people import actions, team_actions, token_actions
+from endpoints.models import Endpoint
+from tests.support.people import Cast
+from tests.support.teams import CANARY, OURS, Teams
+
+
+def code(caught: Any) -> str:
+    return str(caught.value.errors[0].code)
+
+
+def limited(user: User, role: str, team: Team | None = None) -> User:
+    """The user as a token of theirs acts."""
+    found = User.objects.get(pk=user.pk)
+    found.role_cap, found.team_cap = role, team.pk if team else None
+    return found
+
+
+def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None:
+    assert [role_on(user, teams.ours) for user in (teams.erin, teams.hugo, people.alice)] == [
+        "operator",
+        "member",
+        "operator",
+    ]
+    assert allows(teams.gina, "admin", of=teams.ours)
+    assert not allows(teams.gina, "viewer", of=teams.theirs)
+    assert not allows(teams.gina, "viewer")
+    assert allows_somewhere(teams.gina, "admin")
+    assert not allows_somewhere(teams.nora, "viewer")
+    # Nobody's thing needs a role held everywhere.
+    assert not allows(teams.gina, "viewer", of=Endpoint())
+    assert allows(people.charlie, "viewer", of=Endpoint())
+
+
+def test_a_higher_role_of_either_kind_wins(teams: Teams, people: Cast) -> None:
+    team_actions.set_member(people.ada, "ours", "charlie", "operator")
+    assert role_on(User.objects.get(username="charlie"), teams.ours) == "operator"
+    team_actions.set_member(people.ada, "ours", "alice", "viewer")
+    assert role_on(User.objects.get(username="alice"), teams.ours) == "operator"
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+def test_a_token_takes_away_and_gives_nothing(teams: Teams, people: Cast, role: str) -> None:
+    ada = limited(people.ada, role, teams.ours)
+    assert role_on(ada, teams.ours) == role
+    assert role_on(ada, teams.theirs) == "member"
+    assert not allows(ada, "viewer")
+    frank = limited(teams.frank, role)
+    assert role_on(frank, teams.ours) == "viewer"
+    assert not allows(frank, "viewer")
+
+
+def test_an_inactive_person_may_nothing_anywhere(teams: Teams) -> None:
+    teams.erin.is_active = False
+    assert not allows(teams.erin, "viewer", of=teams.ours)
+    assert not allows_somewhere(teams.erin, "viewer")
+    assert not visible(Team.objects.all(), teams.erin, "pk").exists()
+
+
+def test_only_admins_of_the_console_make_and_change_teams(teams: Teams, people: Cast) -> None:
+    for who in (people.alice, teams.gina, teams.nora):
+        for call in (
+            lambda who=who: team_actions.create(who, {"name": "Mine"}),
+            lambda who=who: team_actions.change(who, "ours", {"namespaces": ["kube-system"]}),
+            lambda who=who: team_actions.delete(who, "ours"),
+        ):
+            with pytest.raises(PermissionDenied):
+                call()
+    assert set(Team.objects.values_list("slug", flat=True)) == {"ours", "theirs"}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, "invalid_name"),
+        ({"name": "  "}, "invalid_name"),
+        ({"name": "x" * 61}, "invalid_name"),
+        ({"name": 7}, "invalid_name"),
+        ({"name": "ours"}, "name_taken"),
+        ({"name": "Other", "slug": "ours"}, "slug_taken"),
+        ({"name": "Other", "slug": "-x"}, "invalid_slug"),
+        ({"name": "日本"}, "invalid_slug"),
+        ({"name": "Other", "namespaces": "a"}, "type"),
+        ({"name": "Other", "namespaces": ["A b"]}, "invalid_namespace"),
+        ({"name": "Other", "namespaces": ["a/b/c"]}, "invalid_namespace"),
+        ({"name": "Other", "role": "admin"}, "unknown_field"),
+        ([], "type"),
+    ],
+)
+def test_a_team_is_refused_with_a_code(
+    teams: Teams, people: Cast, data: Any, expected: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        team_actions.create(people.ada, data)
+    assert code(caught) == expected
+    assert all(error.remedy for error in caught.value.errors)
+
+
+def test_a_team_lives(people: Cast) -> None:
+    team = team_actions.create(people.ada, {"name": "Search Team", "namespaces": ["b", "a", "b"]})
+    assert (team.slug, team.namespaces) == ("search-team", ["a", "b"])
+    team_actions.change(people.ada, "search-team", {"description": "finds"})
+    team_actions.delete(people.ada, "search-team")
+    verbs = AuditEvent.objects.filter(target="team/search-team").order_by("at")
+    assert [event.verb for event in verbs] == ["team.create", "team.change", "team.delete"]
+    assert verbs[1].changes == {"description": ["", "finds"]}
+
+
+def test_a_slug_stays(teams: Teams, people: Cast) -> None:
+    with pytest.raises(Refused) as caught:
+        team_actions.change(people.ada, "ours", {"slug": "new"})
+    assert code(caught) == "fixed"
+
+
+def test_a_team_that_owns_endpoints_is_not_deleted(world: Teams, people: Cast) -> None:
+    with pytest.raises(Refused, match=f"endpoint {OURS}") as caught:
+        team_actions.delete(people.ada, "ours")
+    assert code(caught) == "in_use"
+
+
+def test_a_teams_admin_takes_in_and_sends_away(teams: Teams) -> None:
+    team_actions.set_member(teams.gina, "ours", "nora", "admin")
+    assert allows(User.objects.get(username="nora"), "admin", of=teams.ours)
+    team_actions.remove_member(teams.gina, "ours", "nora")
+    assert not allows_somewhere(User.objects.get(username="nora"), "viewer")
+    events = AuditEvent.objects.filter(target="team/ours/member/nora").order_by("at")
+    assert [(one.verb, one.changes["role"], one.team) for one in events] == [
+        ("team.member", [None, "admin"], teams.ours),
+        ("team.leave", ["admin", None], teams.ours),
+    ]
+
+
+def test_nobody_gives_a_right_which_they_have_not(teams: Teams, people: Cast) -> None:
+    """Each of these would be a way up."""
+    attempts = [
+        lambda: team_actions.set_member(teams.gina, "theirs", "gina", "viewer"),
+        lambda: team_actions.set_member(teams.erin, "ours", "erin", "admin"),
+        lambda: team_actions.set_member(people.alice, "ours", "alice", "admin"),
+        lambda: team_actions.remove_member(teams.hugo, "ours", "erin"),
+        lambda: actions.set_role(teams.gina, teams.gina, "admin"),
+        lambda: actions.create_user(teams.gina, "second", "admin"),
+        lambda: actions.reset_password(teams.gina, people.ada),
+        lambda: actions.set_active(teams.gina, people.ada, False),
+        # By a token of an admin which may less.
+        lambda: actions.set_role(limited(people.ada, "operator"), teams.erin, "admin"),
+        lambda: actions.set_role(limited(people.ada, "admin", teams.ours), teams.erin, "admin"),
+        lambda: team_actions.set_member(
+            limited(people.ada, "admin", teams.theirs), "ours", "erin", "admin"
+        ),
+        lambda: team_actions.set_member(limited(teams.gina, "operator"), "ours", "erin", "admin"),
+    ]
+    before = sorted(Membership.objects.values_list("team__slug", "user__username", "role"))
+    for attempt in attempts:
+        with pytest.raises(PermissionDenied):
+            attempt()
+    assert sorted(Membership.objects.values_list("team__slug", "user__username", "role")) == before
+    assert User.objects.get(username="gina").role == "member"
+
+
+def test_what_the_sign_on_says_is_not_changed_here(teams: Teams) -> None:
+    Membership.objects.filter(user=teams.erin).update(source=Source.OIDC)
+    for attempt in (
+        lambda: team_actions.set_member(teams.gina, "ours", "erin", "admin"),
+        lambda: team_actions.remove_member(teams.gina, "ours", "erin"),
+    ):
+        with pytest.raises(Refused) as caught:
+            attempt()
+        assert code(caught) == "from_sign_on"
+
+
+def test_anybody_leaves_a_team_but_no_token_does_it_for_them(teams: Teams) -> None:
+    with pytest.raises(PermissionDenied):
+        team_actions.remove_member(limited(teams.frank, "viewer"), "ours", "frank")
+    team_actions.remove_member(teams.frank, "ours", "frank")
+    assert not allows_somewhere(teams.frank, "viewer")
+
+
+def test_a_token_is_never_larger_than_its_maker(teams: Teams, people: Cast) -> None:
+    mine = ApiToken.objects
+    soon = timezone.now() + timedelta(days=1)
+    short = limited(people.ada, "admin")
+    short.expires_cap = soon
+    attempts: list[tuple[User, dict[str, Any]]] = [
+        (teams.erin, {"role": "admin"}),
+        (teams.erin, {"role": "viewer", "team": "theirs"}),
+        (teams.erin, {"role": "member"}),
+        (teams.frank, {"role": "operator", "team": "ours"}),
+        (people.charlie, {"role": "operator"}),
+        (limited(people.ada, "viewer"), {"role": "admin"}),
+        (limited(people.ada, "admin", teams.ours), {"role": "viewer"}),
+        (limited(people.ada, "admin", teams.ours), {"role": "viewer", "team": "theirs"}),
+        (short, {"role": "viewer"}),
+        (short, {"role": "viewer", "days": 30}),
+    ]
+    for who, facts in attempts:
+        with pytest.raises(ValidationError):
+            token_actions.create_token(who, "t", **facts)
+    assert not mine.exists()
+    token, _ = token_actions.create_token(teams.erin, "t", "operator", team="ours")
+    assert (token.role, token.team) == ("operator", teams.ours)
+
+
+def test_who_has_no_right_makes_no_token(teams: Teams) -> None:
+    with pytest.raises(PermissionDenied):
+        token_actions.create_token(teams.nora, "t", "viewer")
+
+
+def test_a_token_goes_with_its_team(teams: Teams, people: Cast) -> None:
+    """One without a team could do more."""
+    token_actions.create_token(teams.erin, "t", "operator", team="ours")
+    team_actions.delete(people.ada, "ours")
+    assert not ApiToken.objects.exists()
+
+
+def test_a_token_loses_with_its_user(world: Teams, client: Any) -> None:
+    _, clear = token_actions.create_token(world.erin, "t", "operator")
+    headers = {"authorization": f"Bearer {clear}"}
+    url = f"/api/v1/endpoints/{OURS}/"
+    assert client.get(url, headers=headers).status_code == 200
+    team_actions.remove_member(world.gina, "ours", "erin")
+    assert client.get(url, headers=headers).status_code == 401
+
+
+def test_the_trail_knows_its_team(world: Teams, people: Cast) -> None:
+    from endpoints import actions as endpoint_actions
+
+    endpoint_actions.scale(world.erin, OURS, 2)
+    endpoint_actions.scale(people.ada, CANARY, 2)
+    from console.audit import selectors as audit
+
+    assert {event.target for event in audit.events(viewer=world.frank)} == {f"endpoint/{OURS}"}
+    assert {event.actor_name for event in audit.events(viewer=world.hugo)} == {"ada"}
+    assert not audit.events(viewer=world.nora).exists()
+    seen = {event.target for event in audit.events(viewer=people.charlie)}
+    assert {f"endpoint/{OURS}", f"endpoint/{CANARY}"} <= seen

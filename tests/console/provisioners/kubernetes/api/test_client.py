@@ -1,0 +1,347 @@
+"""What goes over the wire to an API server: how much, with which rights, and when it breaks."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import yaml
+
+from console.provisioners.base import (
+    PermanentError,
+    ProvisionError,
+    Ref,
+    ReplicaState,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.provisioners.kubernetes.api.access import ClusterAccess
+from console.provisioners.kubernetes.discovery import rights
+from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
+from console.provisioners.kubernetes.workload import logs
+from console.provisioners.pods import Around
+from tests.console.provisioners.contract import gone, settle
+from tests.console.provisioners.kuberig import CAPABILITIES, KubeRig
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+REF = Ref("kubernetes", "demo")
+
+
+class Counting:
+    """Access which keeps what it was asked."""
+
+    def __init__(self, access: ClusterAccess, deadline_s: float = 10.0) -> None:
+        self.real = access.api_client()
+        self.deadline_s = deadline_s
+        self.configuration = self.real.configuration
+        self.param_serialize = self.real.param_serialize
+        self.asked: list[str] = []
+
+    def api_client(self) -> Counting:
+        return self
+
+    def call_api(self, method: str, url: str, *args: Any, **more: Any) -> Any:
+        self.asked.append(f"{method} {url.partition('/namespaces/')[2].partition('/')[2]}")
+        return self.real.call_api(method, url, *args, **more)
+
+
+def counting(rig: KubeRig, deadline_s: float = 10.0) -> tuple[KubernetesProvisioner, Counting]:
+    access = Counting(rig.access(), deadline_s)
+    return KubernetesProvisioner(access, rig.namespace, CAPABILITIES), access
+
+
+def verbs(rig: KubeRig, spec: WorkloadSpec) -> list[Callable[[], object]]:
+    own = rig.provisioner
+    return [
+        lambda: own.apply(spec),
+        lambda: own.observe(REF),
+        lambda: own.delete(REF),
+        lambda: own.logs(REF),
+        lambda: own.drift(REF),
+        lambda: own.heal(REF),
+        lambda: own.adopt(REF, ("Deployment/demo.spec.replicas",)),
+        lambda: own.events(REF),
+        lambda: next(own.follow(REF, "demo-x", "worker")),
+    ]
+
+
+@pytest.fixture
+def fake(fake_cluster: Cluster) -> KubeRig:
+    return KubeRig(fake_cluster)
+
+
+@pytest.fixture
+def rig(cluster: Cluster) -> KubeRig:
+    return KubeRig(cluster)
+
+
+class TestCost:
+    def test_a_look_at_what_is_as_wanted_takes_three_requests(self, fake: KubeRig) -> None:
+        spec = fake.spec("demo", 2)
+        settle(fake, spec)
+        fake.provisioner.drift(REF)
+        own, access = counting(fake)
+        own.observe(REF)  # compares fields, for the first time in a while
+        access.asked.clear()
+        own.observe(REF)
+        assert [line.partition("?")[0] for line in access.asked] == [
+            "GET configmaps/demo",
+            "GET deployments/demo",
+            "GET pods",
+        ]
+        assert own.events(REF)
+        assert own.observe(REF).events == ()  # not even from memory
+        access.asked.clear()
+        own.apply(spec)
+        assert access.asked == ["GET configmaps/demo"]
+
+    def test_events_are_asked_for_once_for_all_that_start(self, fake: KubeRig) -> None:
+        fake.cluster.rule(fake.namespace, behaviour="never-ready")
+        own, access = counting(fake)
+        refs = [own.apply(fake.spec(f"demo-{number}", 1)) for number in range(5)]
+        access.asked.clear()
+        for ref in refs:
+            own.observe(ref)
+        assert len([line for line in access.asked if line.startswith("GET events")]) == 1
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("status", "more", "reason"),
+        [
+            (0, {}, "ClusterUnreachable"),
+            (429, {"headers": {"Retry-After": "7"}}, "ClusterBusy"),
+            (500, {}, "ClusterBusy"),
+            (503, {}, "ClusterBusy"),
+            (401, {}, "ClusterRefused"),
+        ],
+    )
+    def test_every_verb_says_what_is_wrong_in_our_words(
+        self, fake: KubeRig, status: int, more: dict[str, Any], reason: str
+    ) -> None:
+        spec = fake.spec("demo", 1)
+        settle(fake, spec)
+        for number, verb in enumerate(verbs(fake, spec)):
+            with fake.cluster.plane.failing("", status, **more):
+                with pytest.raises(ProvisionError) as caught:
+                    verb()
+            assert caught.value.reason == reason, number
+            if status == 429:
+                assert isinstance(caught.value, TemporaryError)
+                assert caught.value.delay_s == 7
+
+    def test_a_cluster_that_is_gone_comes_back_to_what_was_wanted(self, fake: KubeRig) -> None:
+        spec = fake.spec("demo", 1)
+        before = settle(fake, spec)
+        fake.cluster.plane.stop_api()
+        for verb in verbs(fake, spec):
+            with pytest.raises(TemporaryError) as caught:
+                verb()
+            assert caught.value.reason == "ClusterUnreachable"
+        fake.cluster.plane.start_api()
+        assert settle(fake, spec).replicas == before.replicas
+
+    def test_an_answer_that_was_lost_after_the_write_costs_nothing(self, fake: KubeRig) -> None:
+        spec = fake.spec("demo", 1)
+        plane: Any = fake.cluster.plane
+        for number in itertools.count(1):
+            with plane.failing("PATCH", done=True, times=1) as fault:
+                try:
+                    fake.provisioner.apply(dataclasses.replace(spec, env={"N": str(number)}))
+                except TemporaryError as error:
+                    assert error.reason == "ClusterUnreachable"
+            assert fault.hits == 1
+            if number == 3:
+                break
+        settle(fake, spec)
+        with plane.failing("DELETE", done=True, times=1):
+            with pytest.raises(TemporaryError):
+                fake.provisioner.delete(REF)
+        gone(fake, REF)
+
+    def test_a_server_that_drips_is_given_up_at_the_deadline(self) -> None:
+        with answering(b"", drips=True) as url:
+            access = ClusterAccess("kubeconfig", _kubeconfig(url), deadline_s=0.3)
+            own = KubernetesProvisioner(access, "models", CAPABILITIES)
+            with pytest.raises(TemporaryError, match="did not end in time"):
+                own.observe(REF)
+
+    @pytest.mark.parametrize("page", [b"<html>sign in</html>", b"[]", b""])
+    def test_what_is_no_api_server_is_not_believed(self, page: bytes) -> None:
+        with answering(page) as url:
+            access = ClusterAccess("kubeconfig", _kubeconfig(url))
+            own = KubernetesProvisioner(access, "models", CAPABILITIES)
+            with pytest.raises(TemporaryError, match="no API server"):
+                own.observe(REF)
+
+    def test_a_foreign_certificate_is_not_asked(self, fake: KubeRig) -> None:
+        found = yaml.safe_load(fake.access().kubeconfig)
+        del found["clusters"][0]["cluster"]["certificate-authority-data"]
+        access = ClusterAccess("kubeconfig", yaml.safe_dump(found))
+        own = KubernetesProvisioner(access, fake.namespace, CAPABILITIES)
+        with pytest.raises(PermanentError) as caught:
+            own.observe(REF)
+        assert caught.value.reason == "ClusterUntrusted"
+
+
+class TestRights:
+    def test_the_role_we_show_is_enough_for_a_whole_life(self, rig: KubeRig) -> None:
+        needed = [one for one in rights.RIGHTS if not one.cluster]
+        for document in yaml.safe_load_all(rights.manifest(needed, "person-2", rig.namespace)):
+            rig.cluster.api.create(document["kind"], rig.namespace, document)
+        own = rig.another("person-2")
+        around = Around(watches_services=("demo-pods",))
+        spec = dataclasses.replace(rig.spec("demo", 1), around=around)
+
+        def ready() -> bool:
+            try:
+                return bool(own.observe(own.apply(spec)).ready())
+            except PermanentError as error:  # a Role takes a moment to be known
+                assert error.reason == "ClusterRefused"
+                return False
+
+        until(ready, what="ready")
+        assert own.drift(REF) == ()
+        assert own.logs(REF)
+        assert own.events(REF) is not None
+        own.heal(REF)
+        own.delete(REF)
+        until(lambda: not own.observe(REF).exists, what="gone")
+
+    def test_volumes_of_the_whole_cluster_are_done_without(self, fake: KubeRig) -> None:
+        able = CAPABILITIES | {"s3-csi"}
+        own = KubernetesProvisioner(fake.access(), fake.namespace, able)
+        plane: Any = fake.cluster.plane
+        with plane.failing("/persistentvolumes", 403) as fault:
+            assert not own.observe(REF).exists
+            own.delete(REF)
+        assert fault.hits == 2
+
+    def test_events_are_done_without_where_they_may_not_be_read(self, fake: KubeRig) -> None:
+        fake.cluster.rule(fake.namespace, behaviour="never-ready")
+        ref = fake.provisioner.apply(fake.spec("demo", 1))
+        with fake.cluster.plane.failing("/events", 403):
+            seen = fake.provisioner.observe(ref)
+        assert seen.exists
+        assert ("events", "ClusterRefused") in {(part.part, part.reason) for part in seen.parts}
+
+
+class TestLogs:
+    def test_a_container_is_followed_with_times_until_it_ends(self, rig: KubeRig) -> None:
+        rig.cluster.rule(rig.namespace, behaviour="ready", log=["hello", "world"])
+        seen = settle(rig, rig.spec("demo", 1))
+        pod = seen.replicas[0].name
+        lines: Iterator[str] = rig.provisioner.follow(REF, pod, "worker")
+        first = until(lambda: next(lines), what="a line")
+        stamp, _, text = first.partition(" ")
+        assert stamp.startswith("20")
+        assert text
+        lines.close()
+
+    def test_silence_ends_nothing_while_the_container_runs(self) -> None:
+        silent: Any = Silent()
+        lines = list(logs.follow(silent, "demo", "demo-x", "worker", logs.Begin()))
+        assert lines == [
+            "2026-01-01T12:00:00.1Z a",
+            "2026-01-01T12:00:00.25Z b",
+            "2026-01-01T12:00:07Z c",
+        ]
+        first, again = silent.asked
+        assert ("tailLines", "100") in first
+        assert ("sinceTime", "2026-01-01T12:00:00Z") in again
+        assert ("follow", "true") in first
+
+    def test_whoever_does_not_stay_gets_what_there_is(self) -> None:
+        silent: Any = Silent()
+        begin = logs.Begin(tail=7, stay=False)
+        assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
+        (asked,) = silent.asked
+        assert ("tailLines", "7") in asked
+        assert "follow" not in dict(asked)
+
+    def test_only_pods_of_the_workload_are_read(self, rig: KubeRig) -> None:
+        settle(rig, rig.spec("demo", 1))
+        other = settle(rig, rig.spec("other", 1)).replicas[0].name
+        for pod in (other, "nobody"):
+            with pytest.raises(PermanentError) as caught:
+                next(rig.provisioner.follow(REF, pod, "worker"))
+            assert caught.value.reason == "NoReplica"
+
+    def test_a_pod_that_has_not_begun_has_no_log_yet(self, rig: KubeRig) -> None:
+        rig.cluster.rule(rig.namespace, behaviour="pull-error")
+        ref = rig.provisioner.apply(rig.spec("demo", 1))
+
+        def waits() -> bool:
+            seen = rig.provisioner.observe(ref).replicas
+            return bool(seen) and seen[0].reason == "ImagePullBackOff"
+
+        until(waits, what="image pull error")
+        assert list(rig.provisioner.logs(ref).values()) == [""]
+        assert rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STARTING
+
+
+class Silent:
+    """A client whose connection ends after each silence; the container ends after the second."""
+
+    told = (
+        ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b"),
+        ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b", "2026-01-01T12:00:07Z c"),
+    )
+
+    def __init__(self) -> None:
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def get(self, kind: object, name: str) -> dict[str, Any]:
+        state = {"running": {}} if len(self.asked) < 2 else {"terminated": {}}
+        return {
+            "metadata": {"labels": {"emberline.dev/workload": "demo"}},
+            "status": {"containerStatuses": [{"name": "worker", "state": state}]},
+        }
+
+    def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
+        self.asked.append(query)
+        return iter(self.told[len(self.asked) - 1])
+
+
+@contextmanager
+def answering(page: bytes, *, drips: bool = False) -> Iterator[str]:
+    """A server with one answer to everything; one that `drips` goes on and on, byte by byte."""
+    stop = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(page)
+                while drips and not stop.wait(0.05):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        stop.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _kubeconfig(url: str) -> str:
+    cluster = {"name": "x", "cluster": {"server": url}}
+    context = {"name": "x", "context": {"cluster": "x"}}
+    return yaml.safe_dump(
+        {"clusters": [cluster], "contexts": [context], "current-context": "x", "users": []}
+    )

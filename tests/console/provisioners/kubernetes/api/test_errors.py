@@ -1,0 +1,131 @@
+"""What an API server says, as it really says it, in the words of the waist."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import PermanentError, ProvisionError, TemporaryError
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.errors import Asked, refused, unreachable, untrusted
+
+PATCH = Asked("patch", kinds.DEPLOYMENT, "models", "demo-worker")
+SCALER = Asked("patch", kinds.SCALED_OBJECT, "models", "demo-worker")
+
+
+def said(message: str, reason: str = "", **details: Any) -> dict[str, Any]:
+    return {"kind": "Status", "message": message, "reason": reason, "details": details}
+
+
+FORBIDDEN = said(
+    'deployments.apps "demo-worker" is forbidden: User "system:serviceaccount:ops:emberline" '
+    'cannot patch resource "deployments" in API group "apps" in the namespace "models"',
+    "Forbidden",
+    name="demo-worker",
+    group="apps",
+    kind="deployments",
+)
+QUOTA = said(
+    'services "demo" is forbidden: exceeded quota: team, requested: services=1, used: '
+    "services=5, limited: services=5",
+    "Forbidden",
+)
+ENDING = said(
+    'configmaps "demo" is forbidden: unable to create new content in namespace models because '
+    "it is being terminated",
+    "Forbidden",
+    causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}],
+)
+CONFLICT = said(
+    "Apply failed with 2 conflicts",
+    "Conflict",
+    causes=[
+        {
+            "reason": "FieldManagerConflict",
+            "message": 'conflict with "kubectl-edit" using apps/v1 at 2026-01-01T00:00:00Z',
+            "field": ".spec.replicas",
+        },
+        {
+            "reason": "FieldManagerConflict",
+            "message": 'conflict with "argocd" using apps/v1',
+            "field": '.spec.template.spec.containers[name="worker"].image',
+        },
+    ],
+)
+WEBHOOK = said(
+    'admission webhook "policy.example" denied the request: images must come from ours', "Forbidden"
+)
+CASES = [
+    (401, said("Unauthorized", "Unauthorized"), PATCH, "ClusterRefused", "credentials"),
+    (403, FORBIDDEN, PATCH, "ClusterRefused", '["apps"], resources ["deployments"], verbs ["pat'),
+    (403, QUOTA, PATCH, "QuotaExceeded", "limited: services=5. Raise the ResourceQuota"),
+    (403, ENDING, PATCH, "NamespaceEnding", "Namespace models is being deleted"),
+    (403, WEBHOOK, PATCH, "RefusedByCluster", "images must come from ours"),
+    (404, {}, SCALER, "MissingCapability", "scaledobjects.keda.sh .* Install KEDA"),
+    (
+        404,
+        said('namespaces "models" not found', "NotFound", name="models", kind="namespaces"),
+        PATCH,
+        "NamespaceMissing",
+        "kubectl create namespace models",
+    ),
+    (409, CONFLICT, PATCH, "FieldConflict", "set by kubectl-edit.*set by argocd.*Heal.*Adopt"),
+    (409, said("object is being deleted: x", "AlreadyExists"), PATCH, "StillStopping", "deleted"),
+    (409, said('"x" already exists', "AlreadyExists"), PATCH, "ClusterBusy", "came first"),
+    (409, said("the object has been modified", "Conflict"), PATCH, "ClusterBusy", "same time"),
+    (422, said('Deployment "x" is invalid: spec.y', "Invalid"), PATCH, "RefusedByCluster", "spec"),
+    (400, said('strict decoding error: unknown field "x"'), PATCH, "RefusedByCluster", "unknown"),
+    (429, said("too many", "TooManyRequests"), PATCH, "ClusterBusy", "too many"),
+    (
+        500,
+        said("failed to create typed patch object: .spec.x: field not declared in schema"),
+        PATCH,
+        "RefusedByCluster",
+        "not declared",
+    ),
+    (500, said("etcdserver: request timed out"), PATCH, "ClusterBusy", "etcdserver"),
+    (503, {}, PATCH, "ClusterBusy", "HTTP 503"),
+    (504, said("x", "Timeout"), PATCH, "ClusterBusy", "x"),
+]
+TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
+
+
+@pytest.mark.parametrize(("status", "body", "asked", "reason", "words"), CASES)
+def test_each_refusal_has_its_reason_and_its_remedy(
+    status: int, body: dict[str, Any], asked: Asked, reason: str, words: str
+) -> None:
+    error = refused(status, body, asked)
+    assert error.reason == reason
+    assert re.search(re.escape(words) if "[" in words else words, error.message)
+    assert type(pickle.loads(pickle.dumps(error))) is type(error)
+    kind: type[ProvisionError] = TemporaryError if reason in TEMPORARY else PermanentError
+    assert isinstance(error, kind)
+
+
+def test_a_subresource_is_what_the_role_must_name() -> None:
+    error = refused(403, FORBIDDEN, Asked("get", kinds.POD, "models", "demo-0", "log"))
+    assert 'resources ["pods/log"], verbs ["get"]' in error.message
+
+
+def test_the_server_says_when_to_come_again() -> None:
+    error = refused(429, {}, PATCH, retry_after_s=7)
+    assert isinstance(error, TemporaryError)
+    assert error.delay_s == 7
+    late = refused(429, {}, PATCH, retry_after_s=86400)
+    assert isinstance(late, TemporaryError)
+    assert late.delay_s == 60
+
+
+def test_a_chatty_server_is_cut() -> None:
+    assert len(refused(400, said("x" * 10_000), PATCH).message) < 800
+
+
+def test_silence_is_temporary_and_a_foreign_certificate_is_not() -> None:
+    silent, foreign = unreachable(PATCH, "refused"), untrusted(PATCH, "self-signed")
+    assert isinstance(silent, TemporaryError)
+    assert silent.reason == "ClusterUnreachable"
+    assert isinstance(foreign, PermanentError)
+    assert "own CA" in foreign.message

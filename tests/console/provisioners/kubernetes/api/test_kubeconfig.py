@@ -1,0 +1,136 @@
+"""What a pasted kubeconfig may make this machine do: nothing but connect."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from console.provisioners.kubernetes.api.kubeconfig import MAX_BYTES, KubeconfigError, parse
+from tests.support.certificates import authority
+
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
+
+
+def document(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> str:
+    return yaml.safe_dump(
+        {
+            "current-context": "work",
+            "clusters": [
+                {"name": "one", "cluster": {"server": "https://k.example:6443"} | (cluster or {})},
+                {"name": "two", "cluster": {"server": "https://other.example"}},
+            ],
+            "users": [
+                {"name": "me", "user": {"token": "s3cret"} | (user or {})},
+                {"name": "you", "user": {"token": "n0ne"}},
+            ],
+            "contexts": [
+                {"name": "work", "context": {"cluster": "one", "user": "me", "namespace": "llm"}},
+                {"name": "play", "context": {"cluster": "two", "user": "you"}},
+            ],
+        }
+    )
+
+
+def test_contexts_are_listed_and_one_is_used() -> None:
+    found = parse(document({"certificate-authority-data": PEM}))
+    assert [(one.name, one.server, one.namespace, one.why_not) for one in found.contexts] == [
+        ("work", "https://k.example:6443", "llm", ""),
+        ("play", "https://other.example", "", ""),
+    ]
+    login = found.login()
+    assert (login.token, login.namespace) == ("s3cret", "llm")
+    assert login.ca_pem.startswith("-----BEGIN")
+    assert found.login("play").token == "n0ne"
+
+
+def test_nothing_secret_is_shown() -> None:
+    found = parse(document(user={"password": "hunter2", "client-key-data": PEM}))
+    assert "s3cret" not in repr(found)
+    login = parse(document(user={"password": "hunter2", "username": "x"})).login()
+    assert "s3cret" not in repr(login)
+    assert "hunter2" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "said"),
+    [
+        ({}, {"exec": {"command": "aws"}}, "an exec plugin"),
+        ({}, {"auth-provider": {"name": "gcp"}}, "an auth-provider plugin"),
+        ({}, {"token": "", "tokenFile": "/etc/shadow"}, "tokenFile names a file"),
+        ({}, {"client-certificate": "/a", "client-key": "/b"}, "client-certificate names a file"),
+        ({}, {"client-certificate-data": PEM, "client-key": "/b"}, "client-key names a file"),
+        ({"certificate-authority": "/etc/passwd"}, {}, "certificate-authority names a file"),
+        ({"server": "http://k.example:6443"}, {}, "without TLS"),
+        ({"server": "file:///etc/passwd"}, {}, "not a URL"),
+        ({"certificate-authority-data": "%%%"}, {}, "not base64"),
+        ({}, {"client-certificate-data": PEM}, "client-key-data is missing"),
+    ],
+)
+def test_what_would_run_or_read_here_is_refused(
+    cluster: dict[str, Any], user: dict[str, Any], said: str
+) -> None:
+    found = parse(document(cluster, user))
+    assert said in found.contexts[0].why_not
+    assert found.contexts[1].why_not == "", "the other context is still of use"
+    with pytest.raises(KubeconfigError, match=said) as refused:
+        found.login()
+    assert "s3cret" not in str(refused.value)
+
+
+def test_http_to_this_machine_is_allowed() -> None:
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        assert parse(document({"server": f"http://{host}:8001"})).contexts[0].why_not == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1,\n b", "not YAML at line"),
+        ("[" * 600, "not YAML"),
+        ("just words", "no contexts"),
+        ("contexts: []", "empty"),
+        ("x" * (MAX_BYTES + 1), "too large"),
+    ],
+)
+def test_what_is_no_kubeconfig(text: str, said: str) -> None:
+    with pytest.raises(KubeconfigError, match=said):
+        parse(text)
+
+
+def test_only_keeps_the_chosen_context() -> None:
+    kept = parse(document()).only("play")
+    assert "s3cret" not in kept
+    assert parse(kept).login().token == "n0ne"
+
+
+def test_a_context_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(KubeconfigError, match="Choose one of: work, play"):
+        parse(document()).login("home")
+
+
+def token(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.sig"
+
+
+def test_when_a_login_ends(tmp_path: Path) -> None:
+    def ends(**user: Any) -> float | None:
+        return parse(document(user=user)).login().ends_at
+
+    assert ends() is None
+    assert ends(token=token(exp=1900000000)) == 1900000000
+    for odd in (token(sub="x"), token(exp="soon"), "a.b.c", "a.%.c", "a.e30.c"):
+        assert ends(token=odd) is None
+    cert, key = authority().write(tmp_path, "me")
+    pair = {
+        "client-certificate-data": base64.b64encode(cert.read_bytes()).decode(),
+        "client-key-data": base64.b64encode(key.read_bytes()).decode(),
+    }
+    of_certificate = ends(token="", **pair)
+    assert of_certificate is not None
+    assert ends(token=token(exp=5), **pair) == 5, "what ends first"

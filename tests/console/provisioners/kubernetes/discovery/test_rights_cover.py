@@ -1,0 +1,47 @@
+"""The Role which an owner of a cluster is asked for: all that rendering makes and hands on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.discovery.rights import RIGHTS
+from tests.console.provisioners.kubernetes.rendering.matrix import SPECS, rendered
+
+WRITE = {"get", "list", "create", "patch", "delete"}
+
+
+def verbs(group: str, resource: str, cluster: bool = False) -> set[str]:
+    return {
+        verb
+        for right in RIGHTS
+        if (right.group, right.resource) == (group, resource) and (right.cluster or not cluster)
+        for verb in right.verbs
+    }
+
+
+@pytest.mark.parametrize("kind", kinds.APPLIED, ids=lambda kind: kind.kind)
+def test_what_is_applied_may_be_applied(kind: Kind) -> None:
+    assert verbs(kind.group, kind.plural, not kind.namespaced) >= WRITE
+
+
+def roles() -> list[dict[str, Any]]:
+    return [
+        data
+        for spec in SPECS.values()
+        for data in rendered(spec).values()
+        if data["kind"] == "Role"
+    ]
+
+
+def test_what_is_granted_to_a_workload_is_held() -> None:
+    """The API refuses to hand on a right that one does not have."""
+    assert roles()
+    for role in roles():
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    assert set(rule["verbs"]) <= verbs(group, resource)

@@ -1,0 +1,106 @@
+"""An account with the Role that Emberline shows, and nothing else, can do all of Emberline's work.
+
+Both ways: the verbs succeed, also those which hand rights on to a router (the API refuses to give
+what one does not have), and what the Role does not say stays refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.api.capabilities import METRICS_SERVER
+from console.provisioners.kubernetes.api.reader import Reader
+from console.provisioners.kubernetes.discovery import rights
+from console.provisioners.kubernetes.discovery.survey import discover
+from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
+from tests.console.provisioners.kubernetes.rendering.matrix import SPECS
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+WHO = "person-7"
+
+
+@pytest.fixture
+def space(cluster: Cluster) -> str:
+    return cluster.namespace(**cluster.restricted)
+
+
+@pytest.fixture
+def login(cluster: Cluster, space: str) -> ClusterAccess:
+    text = cluster.plane.kubeconfig_of(WHO, space).read_text(encoding="utf-8")
+    return ClusterAccess(KUBECONFIG, text)
+
+
+@pytest.fixture
+def granted(cluster: Cluster, space: str, login: ClusterAccess) -> Iterator[None]:
+    """The namespace's level only: what an owner of a namespace can grant by themselves."""
+    shown = rights.check(Reader(login), space, discover(login)).manifest
+    for body in yaml.safe_load_all(shown):
+        if body["metadata"].get("namespace"):
+            cluster.api.apply(body["kind"], space, body)
+    until(
+        lambda: rights.check(Reader(login), space, discover(login)).enough, what="the Role in force"
+    )
+    yield
+
+
+def here(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:
+    """As the spec, but its secrets are files of this test, and no object that is not here owns it
+    (the cluster would collect it at once)."""
+    file = folder / "secret"
+    file.write_text("wurst")
+    around = spec.around and replace(spec.around, owner_object={})
+    return replace(
+        spec,
+        around=around,
+        secret_env=dict.fromkeys(spec.secret_env, str(file)),
+        secret_files=dict.fromkeys(spec.secret_files, str(file)),
+    )
+
+
+@pytest.mark.usefixtures("granted")
+@pytest.mark.parametrize(
+    "name", ["worker-keda", "router-ingress-tls", "router-own-gateway", "cache"]
+)
+def test_what_the_role_says_is_enough(
+    login: ClusterAccess, space: str, name: str, tmp_path: Path
+) -> None:
+    # The planes of tests have no metrics-server; nothing of it is asked here.
+    able = discover(login).capabilities | {METRICS_SERVER}
+    provisioner = KubernetesProvisioner(login, space, able)
+    ref = provisioner.apply(here(SPECS[name], tmp_path))
+    seen = provisioner.observe(ref)
+    assert seen.exists
+    assert provisioner.drift(ref) == ()
+    provisioner.events(ref)
+    provisioner.logs(ref)
+
+    def gone() -> bool:
+        provisioner.delete(ref)
+        return not provisioner.observe(ref).exists
+
+    until(gone, what="nothing is left")
+
+
+def test_without_it_the_refusal_names_what_to_grant(
+    login: ClusterAccess, space: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PermanentError, match="Role in namespace") as refused:
+        KubernetesProvisioner(login, space, frozenset()).apply(here(SPECS["plain"], tmp_path))
+    assert refused.value.reason == "ClusterRefused"
+
+
+@pytest.mark.usefixtures("granted")
+def test_the_role_gives_nothing_elsewhere(login: ClusterAccess, cluster: Cluster) -> None:
+    reader = Reader(login)
+    other = cluster.namespace()
+    for right in rights.RIGHTS:
+        for verb in right.verbs:
+            assert not rights.allowed(reader, verb, right.group, right.resource, other)

@@ -1,0 +1,409 @@
+"""Pods, rollouts, routes and events as an API server sends them, in the words of the waist."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import ReplicaState
+from console.provisioners.kubernetes import events
+from console.provisioners.kubernetes.api import kinds
+from console.provisioners.kubernetes.rendering.anchor import Item
+from console.provisioners.kubernetes.workload import related_objects
+from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.observation import Looked, judged
+from console.provisioners.kubernetes.workload.pods import replica
+
+NOON = 1767268800.0  # 2026-01-01T12:00:00Z
+DEPLOYMENT = Item("apps/v1", "Deployment", "demo")
+
+
+def condition(kind: str, status: str, reason: str = "", message: str = "") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": "2026-01-01T12:00:00Z",
+    }
+
+
+def pod(name: str = "demo-7d4b9-x2x2x", **status: Any) -> dict[str, Any]:
+    ports = [
+        {"name": "http", "containerPort": 8000},
+        {"name": "kv-events", "containerPort": 5557},
+    ]
+    return {
+        "metadata": {
+            "name": name,
+            "creationTimestamp": "2026-01-01T12:00:00Z",
+            "labels": {"emberline.dev/spec-hash": "new"},
+        },
+        "spec": {
+            "nodeName": "node-1",
+            "initContainers": [{"name": "prefetch"}],
+            "containers": [{"name": "sidecar"}, {"name": "worker", "ports": ports}],
+        },
+        "status": {"phase": "Running", "podIP": "10.1.2.3", **status},
+    }
+
+
+def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "sidecar"}, {"name": "worker", "state": state, **more}]}
+
+
+def died(reason: str, code: int = 1, message: str = "") -> dict[str, Any]:
+    return {"terminated": {"reason": reason, "exitCode": code, "message": message}}
+
+
+RUNNING = {"running": {"startedAt": "2026-01-01T12:00:05Z"}}
+BACKOFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
+CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
+    (
+        {"conditions": [condition("PodScheduled", "False", "Unschedulable", "0/3 nodes: no gpu")]},
+        ReplicaState.STARTING,
+        "Unschedulable",
+        "0/3 nodes: no gpu",
+    ),
+    (
+        container({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}),
+        ReplicaState.STARTING,
+        "ImagePullBackOff",
+        "not found",
+    ),
+    (
+        container(BACKOFF, lastState=died("OOMKilled", 137)),
+        ReplicaState.BACKOFF,
+        "OOMKilled",
+        "OOMKilled, exit code 137",
+    ),
+    (
+        container(BACKOFF, lastState=died("Error", 1, "ValueError: no\nsuch model")),
+        ReplicaState.BACKOFF,
+        "CrashLoopBackOff",
+        "exit code 1: ValueError: no such model",
+    ),
+    (container(died("Error", 2)), ReplicaState.BACKOFF, "CrashLoopBackOff", "exit code 2"),
+    (
+        {"initContainerStatuses": [{"name": "prefetch", "state": RUNNING}]},
+        ReplicaState.STARTING,
+        "Initializing",
+        "Step prefetch runs",
+    ),
+    (
+        {
+            "initContainerStatuses": [
+                {"name": "prefetch", "state": BACKOFF, "lastState": died("Error", 22, "404")}
+            ]
+        },
+        ReplicaState.BACKOFF,
+        "CrashLoopBackOff",
+        "Step prefetch died (exit code 22: 404)",
+    ),
+    (container(RUNNING, started=False), ReplicaState.STARTING, "", "starts"),
+    (container(RUNNING, started=True), ReplicaState.UNKNOWN, "ProbeFails", "health check"),
+    (
+        container(RUNNING, started=True, ready=True)
+        | {"conditions": [condition("Ready", "False")]},
+        ReplicaState.UNKNOWN,
+        "NodeLost",
+        "node-1",
+    ),
+    (
+        container(RUNNING, started=True, ready=True) | {"conditions": [condition("Ready", "True")]},
+        ReplicaState.READY,
+        "",
+        "",
+    ),
+    (
+        container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
+        ReplicaState.STARTING,
+        "OOMKilled",
+        "and runs again",
+    ),
+    (
+        container(
+            {"running": {"startedAt": "2026-01-01T11:00:00Z"}},
+            started=True,
+            lastState=died("OOMKilled", 137),
+        ),
+        ReplicaState.UNKNOWN,
+        "ProbeFails",
+        "health check",
+    ),
+    (
+        {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
+        ReplicaState.EXITED,
+        "Evicted",
+        "low on memory",
+    ),
+    (
+        container({"waiting": {"reason": "ContainerCreating"}}),
+        ReplicaState.STARTING,
+        "",
+        "containers are made",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "state", "reason", "words"), CASES)
+def test_a_pod_tells_its_deepest_reason(
+    status: dict[str, Any], state: ReplicaState, reason: str, words: str
+) -> None:
+    seen = replica(pod(**status), 0, "worker", ("http",), ("kv-events",), NOON + 10)
+    assert (seen.state, seen.reason) == (state, reason)
+    assert words in seen.message
+
+
+def test_what_a_pod_is_reached_by() -> None:
+    body = pod(**container(RUNNING, restartCount=3))
+    seen = replica(body, 4, "worker", ("http", "admin"), ("kv-events",), NOON)
+    assert seen.urls == {"http": "http://10.1.2.3:8000"}  # an older revision had no admin port
+    assert seen.channels == {"kv-events": "tcp://10.1.2.3:5557"}
+    assert seen.containers == ("worker", "sidecar", "prefetch")
+    assert (seen.index, seen.restarts, seen.node) == (4, 3, "node-1")
+    assert (seen.started_at, seen.created_at) == (NOON + 5, NOON)
+    assert seen.spec_hash == "new"
+    six = replica(pod(podIP="fd00::1"), 0, "worker", ("http",), (), NOON)
+    assert six.urls == {"http": "http://[fd00::1]:8000"}
+    none = replica(pod(podIP=""), 0, "worker", ("http",), (), NOON)
+    assert none.urls == {}
+
+
+def test_one_that_is_deleted_is_stopping_and_then_stuck() -> None:
+    body = pod(**container(RUNNING), conditions=[condition("Ready", "True")])
+    body["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
+    soon = replica(body, 0, "worker", (), (), NOON + 5)
+    late = replica(body, 0, "worker", (), (), NOON + 120)
+    assert (soon.state, soon.reason) == (ReplicaState.STOPPING, "")
+    assert (late.state, late.reason) == (ReplicaState.STOPPING, "StuckTerminating")
+    assert "node-1" in late.message
+
+
+def deployment(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "demo", "generation": 3},
+        "spec": {"replicas": 2},
+        "status": {"observedGeneration": 3, **status},
+    }
+
+
+def looked(workload: dict[str, Any] | None, *pods: dict[str, Any], **kept: Any) -> Looked:
+    fields: dict[str, Any] = {
+        "role": "worker",
+        "wanted_hash": "new",
+        "ports": ("http",),
+        "items": frozenset({DEPLOYMENT}),
+        "digest": "x",
+    }
+    kind = kinds.DEPLOYMENT
+    return Looked("demo", Kept(**fields | kept), kind, workload, pods, (), NOON)
+
+
+DONE = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
+GAVE_UP = condition("Progressing", "False", "ProgressDeadlineExceeded", "has timed out")
+
+
+def test_a_rollout_is_ready_only_when_the_old_are_gone() -> None:
+    done = related_objects.rollout(deployment(**DONE), kinds.DEPLOYMENT)
+    assert done.ready is True
+    over = related_objects.rollout(deployment(**DONE | {"replicas": 3}), kinds.DEPLOYMENT)
+    assert (over.ready, over.reason) == (None, "RollingOut")
+    assert "1 of an older one" in over.message
+    unseen = deployment(**DONE)
+    unseen["metadata"]["generation"] = 4
+    assert related_objects.rollout(unseen, kinds.DEPLOYMENT).ready is None
+    quota = condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota: team")
+    refused = related_objects.rollout(deployment(conditions=[quota]), kinds.DEPLOYMENT)
+    assert (refused.ready, refused.reason, refused.since) == (False, "QuotaExceeded", NOON)
+    assert related_objects.rollout(None, kinds.DEPLOYMENT).ready is None
+
+
+def test_the_platform_gave_up_on_this_revision_and_says_why() -> None:
+    bad = pod(**container(BACKOFF, lastState=died("OOMKilled", 137)))
+    seen = judged(looked(deployment(conditions=[GAVE_UP]), bad))
+    assert seen.failed == "ProgressDeadlineExceeded"
+    assert "OOMKilled" in seen.message
+    assert seen.parts[0].reason == "ProgressDeadlineExceeded"
+    stale = deployment(conditions=[GAVE_UP])
+    stale["metadata"]["generation"] = 4  # the next revision is not judged yet
+    assert judged(looked(stale, bad)).failed == ""
+
+
+def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
+    bad = pod("demo-1", **container(RUNNING, started=False))
+    found = dataclasses.replace(
+        looked(deployment(), bad, startup_s=600), kind=kinds.STATEFUL_SET, now=NOON + 599
+    )
+    assert judged(found).failed == ""
+    late = judged(dataclasses.replace(found, now=NOON + 601))
+    assert late.failed == "ProgressDeadlineExceeded"
+    assert late.replicas[0].index == 1
+
+
+def test_pods_are_in_the_order_they_came_and_those_that_ended_are_history() -> None:
+    young, old, over = pod("demo-x-a"), pod("demo-x-z"), pod("demo-x-b", phase="Failed")
+    old["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
+    seen = judged(looked(deployment(), young, over, old))
+    assert [(r.name, r.index) for r in seen.replicas] == [("demo-x-z", 0), ("demo-x-a", 1)]
+    ending = judged(looked(deployment(), young, ending=True))
+    assert ending.replicas[0].state is ReplicaState.STOPPING
+    assert ending.message == "Being removed."
+
+
+def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
+    assert judged(looked(deployment())).wanted is None
+    scaler = Item("autoscaling/v2", "HorizontalPodAutoscaler", "demo")
+    items = frozenset({DEPLOYMENT, scaler})
+    assert judged(looked(deployment(), items=items)).wanted == 2
+
+
+def test_who_deleted_the_deployment_left_a_message() -> None:
+    assert "Deployment demo is gone" in judged(looked(None)).message
+
+
+ROUTE = {"spec": {"hostnames": ["demo.example"]}}
+BALANCED = {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}
+
+
+def parent(*conditions: dict[str, Any]) -> dict[str, Any]:
+    return {"parents": [{"conditions": list(conditions)}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "ready", "reason"),
+    [
+        (kinds.HTTP_ROUTE, ROUTE, None, "NoGateway"),
+        (
+            kinds.HTTP_ROUTE,
+            ROUTE | {"status": parent(condition("Accepted", "True", "Accepted"))},
+            True,
+            "Accepted",
+        ),
+        (
+            kinds.HTTP_ROUTE,
+            ROUTE
+            | {
+                "status": parent(
+                    condition("Accepted", "True"),
+                    condition("ResolvedRefs", "False", "BackendNotFound"),
+                )
+            },
+            False,
+            "BackendNotFound",
+        ),
+        (kinds.INGRESS, {}, None, "NoAddress"),
+        (kinds.INGRESS, {"status": BALANCED}, True, ""),
+        (
+            kinds.CERTIFICATE,
+            {"status": {"conditions": [condition("Ready", "False", "Issuing", "wait")]}},
+            False,
+            "Issuing",
+        ),
+        (kinds.CERTIFICATE, {}, None, ""),
+        (
+            kinds.HPA,
+            {
+                "status": {
+                    "conditions": [
+                        condition("AbleToScale", "True"),
+                        condition("ScalingActive", "False", "FailedGetResourceMetric"),
+                    ]
+                }
+            },
+            False,
+            "FailedGetResourceMetric",
+        ),
+        (kinds.SERVICE, {"spec": {"type": "LoadBalancer"}}, None, "NoAddress"),
+    ],
+)
+def test_what_lies_around_says_so(
+    kind: kinds.Kind, body: dict[str, Any], ready: bool | None, reason: str
+) -> None:
+    (part,) = related_objects.around([(kind, body)])
+    assert (part.ready, part.reason) == (ready, reason)
+
+
+def test_a_service_of_the_cluster_alone_says_nothing() -> None:
+    assert related_objects.around([(kinds.SERVICE, {"spec": {"type": "ClusterIP"}})]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "secure", "url"),
+    [
+        (kinds.INGRESS, {"spec": {"rules": [{"host": "a.b"}]}}, False, ""),
+        (
+            kinds.INGRESS,
+            {"spec": {"rules": [{"host": "a.b"}], "tls": [{}]}, "status": BALANCED},
+            True,
+            "https://a.b",
+        ),
+        (kinds.INGRESS, {"spec": {"rules": [{}]}, "status": BALANCED}, False, "http://1.2.3.4"),
+        (kinds.HTTP_ROUTE, ROUTE, True, ""),
+        (
+            kinds.HTTP_ROUTE,
+            ROUTE | {"status": parent(condition("Accepted", "True"))},
+            True,
+            "https://demo.example",
+        ),
+        (
+            kinds.SERVICE,
+            {"spec": {"type": "LoadBalancer", "ports": [{"port": 8080}]}, "status": BALANCED},
+            False,
+            "http://1.2.3.4:8080",
+        ),
+        (
+            kinds.SERVICE,
+            {"spec": {"type": "LoadBalancer", "ports": [{"port": 443}]}, "status": BALANCED},
+            False,
+            "https://1.2.3.4",
+        ),
+    ],
+)
+def test_the_address_outside_is_told_once_there_is_one(
+    kind: kinds.Kind, body: dict[str, Any], secure: bool, url: str
+) -> None:
+    assert related_objects.url([(kind, body)], secure=secure) == url
+
+
+def event(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    last = {"lastTimestamp": "2026-01-01T12:00:00Z", "type": "Warning", "reason": "Failed"}
+    return {"involvedObject": {"kind": kind, "name": name}, **last, **more}
+
+
+def test_events_are_those_of_this_workload_alone() -> None:
+    found = [
+        event("Pod", "demo-7d4b9f8c6d-x2x2x"),
+        event("ReplicaSet", "demo-7d4b9f8c6d"),
+        event("Deployment", "demo"),
+        event("ConfigMap", "demo"),
+        event("Pod", "demo-1"),
+        event("PersistentVolumeClaim", "data-demo-1"),
+        event("Pod", "demo-worker-7d4b9f8c6d-x2x2x"),
+        event("ReplicaSet", "demo-worker"),
+        event("Deployment", "demo-1"),
+        event("Node", "demo"),
+    ]
+    seen = events.of_workload(found, "demo", [DEPLOYMENT])
+    assert {one.subject for one in seen} == {
+        "Pod/demo-7d4b9f8c6d-x2x2x",
+        "ReplicaSet/demo-7d4b9f8c6d",
+        "Deployment/demo",
+        "ConfigMap/demo",
+        "Pod/demo-1",
+        "PersistentVolumeClaim/data-demo-1",
+    }
+
+
+def test_an_event_that_repeats_tells_how_often_and_since_when() -> None:
+    series = {"count": 7, "lastObservedTime": "2026-01-01T12:05:00.123456Z"}
+    new = event("Deployment", "demo", series=series, eventTime="2026-01-01T12:00:00.000000Z")
+    del new["lastTimestamp"]
+    old = event("Deployment", "demo", firstTimestamp="2026-01-01T11:00:00Z", count=3)
+    first, second = events.of_workload([new, old], "demo", [DEPLOYMENT])
+    assert (first.count, first.first_at, first.last_at) == (3, NOON - 3600, NOON)
+    assert (second.count, second.first_at) == (7, NOON)
+    assert second.last_at == pytest.approx(NOON + 300.123456)
+    assert second.warning

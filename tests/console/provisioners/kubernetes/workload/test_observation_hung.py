@@ -1,0 +1,112 @@
+"""Hung or dead: pods as a kubelet writes them, with the events of their probes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import ReplicaState
+from console.provisioners.kubernetes import events
+from console.provisioners.kubernetes.workload.observation import judged
+from tests.console.provisioners.kubernetes.workload.test_observation import (
+    BACKOFF,
+    DEPLOYMENT,
+    NOON,
+    RUNNING,
+    condition,
+    container,
+    deployment,
+    died,
+    event,
+    looked,
+    pod,
+)
+
+# A kubelet's document of one that crashed, was restarted, became ready and then hung: the Ready
+# condition changed after the present process had started, the old exit is still in lastState.
+HANGS = container(RUNNING, started=True, ready=False, lastState=died("Error", 1, "x")) | {
+    "conditions": [
+        condition("Ready", "False", "ContainersNotReady")
+        | {"lastTransitionTime": "2026-01-01T12:00:40Z"}
+    ]
+}
+RESTARTED = container(
+    {"running": {"startedAt": "2026-01-01T12:02:00Z"}},
+    started=False,
+    restartCount=1,
+    lastState={
+        "terminated": {
+            "reason": "Error",
+            "exitCode": 137,
+            "startedAt": "2026-01-01T12:00:05Z",
+            "finishedAt": "2026-01-01T12:01:58Z",
+        }
+    },
+)
+SILENT = (
+    'Liveness probe failed: Get "http://10.1.2.3:8000/health": context deadline exceeded '
+    "(Client.Timeout exceeded while awaiting headers)"
+)
+
+
+def unhealthy(
+    at: str, message: str = SILENT, name: str = "demo-7d4b9f8c6d-x2x2x"
+) -> dict[str, Any]:
+    return event("Pod", name, reason="Unhealthy", message=message, lastTimestamp=at, count=6)
+
+
+def seen_with(status: dict[str, Any], now: float, *found: dict[str, Any]) -> Any:
+    body = pod("demo-7d4b9f8c6d-x2x2x", **status)
+    told = dataclasses.replace(looked(deployment(), body), now=now)
+    return judged(told, events.of_workload(found, "demo", [DEPLOYMENT])).replicas[0]
+
+
+def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:
+    seen = seen_with(HANGS, NOON + 60)
+    assert (seen.state, seen.reason) == (ReplicaState.UNKNOWN, "Hung")
+    assert "exit code" not in seen.message
+    told = seen_with(HANGS, NOON + 60, unhealthy("2026-01-01T12:00:50Z"))
+    assert (told.state, told.reason) == (ReplicaState.UNKNOWN, "Hung")
+    assert "context deadline exceeded" in told.message
+
+
+def test_one_that_starts_again_after_a_crash_still_tells_of_it() -> None:
+    """Its Ready condition changed when the process before it died."""
+    starting = container(RUNNING, started=True, lastState=died("Error", 1, "ValueError: x")) | {
+        "conditions": [condition("Ready", "False")]
+    }
+    seen = seen_with(starting, NOON + 60)
+    assert (seen.state, seen.reason) == (ReplicaState.STARTING, "CrashLoopBackOff")
+    assert "ValueError: x" in seen.message
+
+
+def test_one_that_the_kubelet_killed_for_hanging_says_that_it_hung() -> None:
+    crash = seen_with(RESTARTED, NOON + 130)
+    assert crash.reason == "CrashLoopBackOff", "without the event nobody knows"
+    hung = seen_with(RESTARTED, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
+    assert (hung.state, hung.reason) == (ReplicaState.STARTING, "Hung")
+    assert "hung and was restarted" in hung.message
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (unhealthy("2026-01-01T11:50:00Z"), "of an earlier process"),
+        (unhealthy("2026-01-01T12:01:55Z", "Readiness probe failed: 503"), "of another probe"),
+        (unhealthy("2026-01-01T12:01:55Z", name="demo-7d4b9f8c6d-zzzzz"), "of another pod"),
+    ],
+)
+def test_other_events_do_not_say_that_it_hung(told: dict[str, Any], why: str) -> None:
+    assert seen_with(RESTARTED, NOON + 130, told).reason == "CrashLoopBackOff", why
+
+
+def test_one_that_ended_by_itself_did_not_hang() -> None:
+    status = container(BACKOFF, lastState=died("Error", 1, "ValueError: x"))
+    status["containerStatuses"][1]["lastState"]["terminated"]["finishedAt"] = "2026-01-01T12:01:58Z"
+    seen = seen_with(status, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
+    assert (seen.reason, "ValueError: x" in seen.message) == ("CrashLoopBackOff", True)
+    ready = {"conditions": [condition("Ready", "True")]} | container(RUNNING, ready=True)
+    seen = seen_with(ready, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
+    assert seen.state is ReplicaState.READY

@@ -1,0 +1,183 @@
+"""What an admin writes down, and that mistakes stop the start with a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.core.environment import SettingError
+from console.signon import configuration, mapping
+from console.signon.core import configuration as core_configuration
+from console.signon.core.configuration import Provider
+
+ONE = """
+providers:
+  - id: acme
+    issuer: https://id.example
+    client_id: emberline
+    client_secret_file: /run/secrets/oidc
+    groups_claim: realm_access.roles
+    roles: {admin: [bosses], viewer: [staff]}
+    teams: {search: {operator: [search]}}
+"""
+
+
+def test_nothing_said_means_passwords_for_everybody() -> None:
+    policy = configuration.load({})
+    assert (policy.local_login, policy.second_factor) == ("everybody", "optional")
+    assert (policy.idle.total_seconds(), policy.longest.days) == (12 * 3600, 7)
+    assert core_configuration.load({}) == ()
+
+
+@pytest.mark.parametrize(
+    ("env", "word"),
+    [
+        ({"EMBERLINE_LOCAL_LOGIN": "off"}, "everybody, break-glass"),
+        ({"EMBERLINE_LOCAL_LOGIN": "break-glass"}, "EMBERLINE_BREAK_GLASS"),
+        ({"EMBERLINE_SECOND_FACTOR": "yes"}, "optional, admins, everybody"),
+        ({"EMBERLINE_SESSION_IDLE_MINUTES": "1"}, "from 5"),
+        ({"EMBERLINE_SESSION_HOURS": "many"}, "whole number"),
+        ({"EMBERLINE_CONFIRM_MINUTES": "-3"}, "whole number"),
+    ],
+)
+def test_a_policy_that_cannot_be_stops_the_start(env: dict[str, str], word: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        configuration.load(env)
+    assert word in str(refused.value)
+
+
+def test_several_providers_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "oidc.yaml"
+    file.write_text(ONE)
+    (found,) = core_configuration.load({"EMBERLINE_OIDC_FILE": str(file)})
+    assert (found.id, found.name, found.default_role) == ("acme", "acme", "refuse")
+    assert found.roles == {"admin": ("bosses",), "viewer": ("staff",)}
+    assert found.teams == {"search": {"operator": ("search",)}}
+
+
+def test_one_provider_from_variables(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    (found,) = core_configuration.load(
+        {
+            "EMBERLINE_OIDC_ISSUER": "https://id.example",
+            "EMBERLINE_OIDC_CLIENT_ID": "emberline",
+            "EMBERLINE_OIDC_CLIENT_SECRET_FILE": str(secret),
+            "EMBERLINE_OIDC_ADMIN_GROUPS": "bosses, owners",
+        }
+    )
+    assert (found.secret, found.roles) == ("s3cret", {"admin": ("bosses", "owners")})
+    assert "s3cret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("id: acme", "id: Acme!", "lower-case"),
+        ("https://id.example", "http://id.example", "https://"),
+        ("https://id.example", "https://[", "https://"),
+        ("client_id: emberline", "client_id: ''", "client_id"),
+        ("client_id: emberline", "client_id: 7", "write a text"),
+        ("client_secret_file: /run/secrets/oidc", "secret: s3cret", "client_secret_file"),
+        ("{admin: [bosses], viewer: [staff]}", "{root: [bosses]}", "viewer, operator, admin"),
+        ("{admin: [bosses], viewer: [staff]}", "{admin: bosses}", "list of names"),
+        ("groups_claim:", "group_claim:", "no such field"),
+        ("teams: {search: {operator: [search]}}", "teams: [search]", "short names of teams"),
+        ("roles: {admin: [bosses], viewer: [staff]}", "scopes: [email]", "add openid"),
+        ("providers:", "provider:", "providers:"),
+        ("- id: acme", "- id: [", "not YAML"),
+    ],
+)
+def test_a_mistake_is_named_and_no_secret_told(old: str, new: str, word: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        core_configuration.parse(ONE.replace(old, new))
+    assert word in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_nobody_could_sign_on() -> None:
+    text = "providers: [{id: a, issuer: 'https://id.example', client_id: b}]"
+    with pytest.raises(SettingError, match="default_role"):
+        core_configuration.parse(text)
+
+
+def test_two_of_one_id_are_refused() -> None:
+    with pytest.raises(SettingError, match="an id of its own"):
+        core_configuration.parse(ONE + ONE.replace("providers:\n", ""))
+
+
+def test_this_machine_may_speak_without_tls() -> None:
+    assert core_configuration.safe("http://localhost:8080/realm")
+    assert not core_configuration.safe("http://localhost.evil.example/")
+    assert not core_configuration.safe("file:///etc/passwd")
+    assert not core_configuration.safe(None)
+
+
+ACME = Provider(
+    "acme",
+    "ACME",
+    "https://id.example",
+    "emberline",
+    groups_claim="realm_access.roles",
+    roles={"admin": ("bosses",), "viewer": ("staff",)},
+    teams={"search": {"operator": ("search",), "admin": ("leads",)}},
+)
+
+
+@pytest.mark.parametrize(
+    ("groups", "role", "teams"),
+    [
+        (["staff", "bosses"], "admin", {}),
+        (["staff"], "viewer", {}),
+        (["search", "leads"], "member", {"search": "admin"}),
+        ([], "", {}),
+        ("staff", "viewer", {}),
+        ([7, None, "staff"], "viewer", {}),
+        ({"staff": 1}, "", {}),
+    ],
+)
+def test_the_highest_of_what_groups_give(groups: object, role: str, teams: dict[str, str]) -> None:
+    found = mapping.rights(ACME, {"realm_access": {"roles": groups}})
+    assert (found.role, found.teams) == (role, teams)
+
+
+def test_who_is_in_no_group_gets_what_the_admin_says() -> None:
+    assert mapping.rights(replace(ACME, default_role="viewer"), {}).role == "viewer"
+    assert mapping.rights(replace(ACME, default_role="member"), {}).role == "member"
+    found = mapping.rights(ACME, {})
+    assert (found.role, found.claimed) == ("", False)
+
+
+def test_a_claim_by_its_very_name_goes_before_a_path() -> None:
+    claims = {"https://x.example/groups": ["a"], "x": {"y": 1}}
+    assert mapping.claim(claims, "https://x.example/groups") == ["a"]
+    assert mapping.claim(claims, "x.y") == 1
+    assert mapping.claim(claims, "x.y.z") is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_no_claim_of_whatever_shape_gives_a_stranger_anything(value: object) -> None:
+    found = mapping.rights(ACME, {"realm_access": {"roles": value}})
+    if "bosses" not in str(value) and "staff" not in str(value):
+        assert found.role in ("", "member")
+
+
+@given(JSON)
+def test_no_document_crashes_the_start(value: object) -> None:
+    import yaml
+
+    with pytest.raises(SettingError):
+        core_configuration.parse(yaml.safe_dump({"providers": [value]}))

@@ -1,0 +1,44 @@
+"""What only a provider that shows odd keys could bend; the rest is in test_sso.py over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from console.signon.core import id_token
+
+SECRET = b"a symmetric key which everybody can read in the JWKS"
+SHOWN = {
+    "keys": [
+        {"kty": "oct", "kid": "odd", "k": base64.urlsafe_b64encode(SECRET).rstrip(b"=").decode()}
+    ]
+}
+
+
+def token(**more: Any) -> dict[str, Any]:
+    now = int(time.time())
+    return {"iss": "i", "sub": "s", "aud": "c", "iat": now, "exp": now + 60, "nonce": "n", **more}
+
+
+def test_a_symmetric_key_proves_nothing() -> None:
+    """Whoever reads the provider's public keys could sign with it."""
+    signed = jwt.encode(token(), SECRET, algorithm="HS256", headers={"kid": "odd"})
+    with pytest.raises(id_token.Rejected, match="not signed as it must be"):
+        id_token.verified(signed, SHOWN, issuer="i", client_id="c", nonce="n")
+
+
+@pytest.mark.parametrize("keys", [{}, {"keys": []}, {"keys": "x"}, {"keys": [{"kty": "new"}]}])
+def test_keys_of_another_shape_prove_nothing(keys: dict[str, Any]) -> None:
+    signed = jwt.encode(token(), SECRET, algorithm="HS512", headers={"kid": "odd"})
+    forged = signed.replace(signed.split(".")[0], _header("RS256"), 1)
+    with pytest.raises(id_token.Rejected):
+        id_token.verified(forged, keys, issuer="i", client_id="c", nonce="n")
+
+
+def _header(algorithm: str) -> str:
+    text = f'{{"alg":"{algorithm}","kid":"odd","typ":"JWT"}}'
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core import signing
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from console.audit.models import AuditEvent
+from console.signon.models import LoginAttempt, Session
+from console.web.server.client_address import network
+from tests.support.people import PASSWORD, Cast
+
+pytestmark = pytest.mark.django_db
+
+
+def attempt(name: str, password: str, address: str = "127.0.0.1", next_: str = "") -> object:
+    form = {"username": name, "password": password, "next": next_}
+    return Client(REMOTE_ADDR=address).post("/login/", form)
+
+
+def test_right_password_leads_in_and_is_on_the_trail(people: Cast) -> None:
+    response = attempt("alice", PASSWORD, next_="/audit/")
+    assert (response.status_code, response.url) == (302, "/audit/")
+    assert AuditEvent.objects.get(verb="user.login").actor == people.alice
+
+
+def test_next_leads_nowhere_else(people: Cast) -> None:
+    assert attempt("alice", PASSWORD, next_="https://evil.example/").url == "/"
+
+
+def test_wrong_password_and_unknown_name_read_the_same(people: Cast) -> None:
+    wrong = attempt("alice", "nope").content.decode()
+    unknown = attempt("nobody", "nope").content.decode()
+    sentence = "User name and password do not match an active account."
+    assert sentence in wrong
+    assert sentence in unknown
+
+
+def test_who_left_does_not_get_in(people: Cast) -> None:
+    assert attempt("dora", PASSWORD).status_code == 200
+
+
+def test_sixth_attempt_on_a_name_waits_even_with_the_right_password(people: Cast) -> None:
+    for _ in range(5):
+        assert attempt("Alice", "nope").status_code == 200
+    refused = attempt("alice", PASSWORD)
+    assert refused.status_code == 429
+    assert 290 <= int(refused.headers["Retry-After"]) <= 300
+    assert "Too many failed logins. Wait " in refused.content.decode()
+    # Another person is not held up by it, nor is the same one elsewhere.
+    assert attempt("charlie", PASSWORD).status_code == 302
+    assert attempt("alice", PASSWORD, address="10.0.0.7").status_code == 302
+
+
+def test_whoever_guesses_from_many_addresses_does_not_lock_the_owner_out(
+    people: Cast, settings: Settings
+) -> None:
+    settings.LOGIN_BRAKE_PER_USER = 20
+    for number in range(20):
+        assert attempt("alice", "nope", address=f"10.0.0.{number}").status_code == 200
+    # The brake: one guess for each further address, the owner's first one among them.
+    assert attempt("alice", "nope", address="10.0.1.1").status_code == 200
+    assert attempt("alice", PASSWORD, address="10.0.1.1").status_code == 429
+    assert attempt("alice", PASSWORD, address="10.0.1.2").status_code == 302
+    # Nobody pays for it but strangers at this name.
+    assert attempt("charlie", "nope", address="10.0.1.1").status_code == 200
+    assert attempt("charlie", PASSWORD, address="10.0.1.1").status_code == 302
+
+
+def test_the_whole_console_brakes_too(people: Cast, settings: Settings) -> None:
+    settings.LOGIN_BRAKE = 10
+    for number in range(10):
+        attempt(f"guess{number}", "nope", address=f"10.0.0.{number}")
+    assert attempt("alice", "nope", address="10.0.1.1").status_code == 200
+    assert attempt("alice", PASSWORD, address="10.0.1.1").status_code == 429
+
+
+def test_a_browser_that_was_in_before_is_no_stranger(people: Cast) -> None:
+    browser = Client(REMOTE_ADDR="10.0.0.1")
+    right = {"username": "alice", "password": PASSWORD}
+    browser.post("/login/", right)
+    browser.post("/logout/")
+    for number in range(20):
+        attempt(f"guess{number}", "nope", address="10.0.0.1")
+    assert attempt("alice", PASSWORD, address="10.0.0.1").status_code == 429
+    for _ in range(4):
+        assert browser.post("/login/", {**right, "password": "x"}).status_code == 200
+    assert browser.post("/login/", right).status_code == 302
+    # It is one browser of one person: it helps with no other name, and is not without limit.
+    browser.post("/logout/")
+    assert browser.post("/login/", {**right, "username": "charlie"}).status_code == 429
+    for _ in range(5):
+        browser.post("/login/", {**right, "password": "x"})
+    assert browser.post("/login/", right).status_code == 429
+
+
+def test_a_made_up_mark_makes_nobody_known(people: Cast, settings: Settings) -> None:
+    for _ in range(5):
+        attempt("alice", "nope")
+    stranger = Client()
+    for mark in ("x", "WyJhbGljZSIsImFiYyJd:1abcde:AAAA", signing.dumps(["alice", "x"])):
+        stranger.cookies[settings.DEVICE_COOKIE_NAME] = mark
+        form = {"username": "alice", "password": PASSWORD}
+        assert stranger.post("/login/", form).status_code == 429
+
+
+def test_one_customer_of_ipv6_is_one_network(people: Cast) -> None:
+    for number in range(5):
+        attempt("alice", "nope", address=f"2001:db8:1:2::{number:x}")
+    assert attempt("alice", PASSWORD, address="2001:db8:1:2:ffff::1").status_code == 429
+    assert attempt("alice", PASSWORD, address="2001:db8:1:3::1").status_code == 302
+
+
+def test_many_names_from_one_address_wait_too(people: Cast) -> None:
+    for number in range(20):
+        attempt(f"guess{number}", "nope")
+    assert attempt("alice", PASSWORD).status_code == 429
+    assert attempt("alice", PASSWORD, address="10.9.9.9").status_code == 302
+
+
+def test_a_forwarded_header_does_not_change_the_address(people: Cast) -> None:
+    for number in range(20):
+        headers = {"X-Forwarded-For": f"10.1.1.{number}"}
+        Client().post("/login/", {"username": f"g{number}", "password": "x"}, headers=headers)
+    assert attempt("alice", PASSWORD).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_what_a_limit_counts_for(address: str, counted: str) -> None:
+    assert network(address) == counted
+
+
+def test_the_wait_ends_and_success_forgives(people: Cast) -> None:
+    for _ in range(5):
+        attempt("alice", "nope")
+    LoginAttempt.objects.update(at=timezone.now() - timedelta(seconds=301))
+    assert attempt("alice", PASSWORD).status_code == 302
+    assert not LoginAttempt.objects.exists()
+
+
+def test_a_part_asked_by_htmx_sends_the_page_to_the_login() -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/audit/?actor=x"}
+    response = Client().get("/audit/", headers=headers)
+    assert response.status_code == 401
+    assert response.headers["HX-Redirect"] == "/login/?next=%2Faudit%2F"
+
+
+def test_logout_needs_a_post(people: Cast) -> None:
+    client = Client()
+    client.force_login(people.alice)
+    assert client.get("/logout/").status_code == 405
+    assert client.post("/logout/").status_code == 302
+    assert client.get("/profile/").status_code == 302
+
+
+def test_session_cookie_is_out_of_reach_of_scripts(people: Cast) -> None:
+    response = attempt("alice", PASSWORD)
+    (cookie,) = [c for name, c in response.cookies.items() if name.startswith("emberline_session")]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+
+
+def test_refusals_are_on_the_trail_without_what_was_typed(people: Cast) -> None:
+    attempt("alice", "nope", address="10.0.0.9")
+    attempt("my-Secret-Password", "x")
+    attempt("dora", PASSWORD)
+    events = list(AuditEvent.objects.filter(verb="user.login.refused").order_by("pk"))
+    assert [(e.target, e.changes["reason"]) for e in events] == [
+        ("user/alice", "password"),
+        ("user/(unknown)", "name"),
+        ("user/dora", "inactive"),
+    ]
+    assert events[0].changes["address"] == "10.0.0.9"
+    assert all(e.actor is None for e in events)
+    assert "my-Secret-Password" not in str([vars(e) for e in events])
+
+
+def test_a_logout_is_on_the_trail(people: Cast) -> None:
+    client = Client()
+    client.force_login(people.alice)
+    client.post("/logout/")
+    assert AuditEvent.objects.get(verb="user.logout").actor == people.alice
+    assert not Session.objects.filter(user=people.alice).exists()

@@ -1,0 +1,139 @@
+"""Dangerous verbs ask again who is there, and lose nothing that was typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver, reverse
+from pytest_django.fixtures import Settings
+
+from console.accounts.models import ApiToken
+from console.audit.models import AuditEvent
+from console.signon import confirmation, totp
+from console.signon.core.configuration import Provider
+from tests.console.signon.test_totp import code, with_factor
+from tests.support.oidc import OpenIdProvider, begin, running, sign_on
+from tests.support.people import PASSWORD, Cast, client_of
+
+pytestmark = pytest.mark.django_db
+NEW_TOKEN = {"name": "deploy bot", "role": "viewer", "days": "30"}
+
+
+def old(client: Client) -> Client:
+    """A session that was confirmed an hour ago."""
+    session = client.session
+    session["signon"] = {**session["signon"], "confirmed": time.time() - 3600}
+    session.save()
+    return client
+
+
+def asked_at(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
+    return {**claims, "auth_time": at}
+
+
+def test_a_fresh_session_is_not_asked(people: Cast) -> None:
+    client_of(people.alice).post("/profile/tokens/", NEW_TOKEN)
+    assert ApiToken.objects.count() == 1
+
+
+def test_an_old_one_is_asked_and_goes_on_with_what_was_typed(people: Cast) -> None:
+    client = old(client_of(people.alice))
+    page = client.post("/profile/tokens/", NEW_TOKEN).content.decode()
+    assert not ApiToken.objects.exists()
+    assert 'name="name" value="deploy bot"' in page
+    assert 'name="to" value="/profile/tokens/"' in page
+    answer = client.post(
+        "/login/again/", {**NEW_TOKEN, "to": "/profile/tokens/", "again_password": PASSWORD}
+    )
+    assert (answer.status_code, answer.url) == (307, "/profile/tokens/")
+    client.post("/profile/tokens/", NEW_TOKEN)
+    assert ApiToken.objects.get().name == "deploy bot"
+
+
+def test_a_wrong_password_confirms_nothing_and_keeps_the_fields(people: Cast) -> None:
+    client = old(client_of(people.alice))
+    form = {**NEW_TOKEN, "to": "/profile/tokens/", "again_password": "nope"}
+    page = client.post("/login/again/", form).content.decode()
+    assert 'name="name" value="deploy bot"' in page
+    assert "nope" not in page
+    client.post("/profile/tokens/", NEW_TOKEN)
+    assert not ApiToken.objects.exists()
+    assert AuditEvent.objects.get(verb="user.login.refused").changes["reason"] == "confirmation"
+
+
+def test_guessing_ends_the_session(people: Cast) -> None:
+    client = old(client_of(people.alice))
+    for _ in range(6):
+        client.post("/login/again/", {"to": "/profile/tokens/", "again_password": "nope"})
+    assert client.get("/profile/").status_code == 302
+
+
+def test_who_has_a_second_factor_needs_both(people: Cast) -> None:
+    with_factor(people.alice)
+    client = old(client_of(people.alice))
+    form = {"to": "/profile/security/factor/off/", "again_password": PASSWORD}
+    assert client.post("/login/again/", form).status_code == 200
+    assert client.post("/login/again/", {**form, "again_code": "000000"}).status_code == 200
+    assert totp.on(people.alice)
+    assert client.post("/login/again/", {**form, "again_code": code()}).status_code == 307
+
+
+@pytest.mark.parametrize("to", ["", "https://evil.example/", "//evil.example/", "/logout/", "/x/"])
+def test_it_leads_to_verbs_that_ask_and_nowhere_else(people: Cast, to: str) -> None:
+    client = client_of(people.alice)
+    answer = client.post("/login/again/", {"to": to, "again_password": PASSWORD})
+    assert (answer.status_code, answer.url) == (302, "/profile/security/")
+
+
+def test_a_part_asked_by_htmx_becomes_the_page(people: Cast) -> None:
+    client = old(client_of(people.alice))
+    answer = client.post("/profile/tokens/", NEW_TOKEN, headers={"HX-Request": "true"})
+    assert answer.headers["HX-Retarget"] == "body"
+
+
+def test_every_verb_that_asks_is_on_the_map() -> None:
+    known = {f"{name}" for name in get_resolver().namespace_dict}
+    for route in confirmation.names():
+        room, _, name = route.partition(":")
+        assert room in known
+        assert get_resolver().namespace_dict[room][1].reverse_dict.getlist(name), route
+    assert reverse("signon:again") == "/login/again/"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[OpenIdProvider]:
+    with running() as provider:
+        yield provider
+
+
+def test_who_has_neither_confirms_at_the_provider(
+    served: OpenIdProvider, settings: Settings
+) -> None:
+    settings.OIDC_PROVIDERS = (
+        Provider("acme", "ACME", served.url, "emberline", "x", roles={"viewer": ("staff",)}),
+    )
+    served.person("sub-eve", preferred_username="eve", groups=["staff"])
+    client = Client()
+    sign_on(client, served, "sub-eve")
+    old(client)
+    page = client.post("/profile/tokens/", NEW_TOKEN).content.decode()
+    assert "/login/again/with/acme/" in page
+    assert "again_password" not in page
+    # A provider that does not say when it asked, or says long ago, has not asked.
+    for at in (None, int(time.time()) - 3600):
+        served.forge = partial(asked_at, at)
+        url = begin(client, "/login/again/with/acme/")
+        assert "max_age=0" in url
+        assert "prompt=login" in url
+        assert client.get(served.authorize(url, "sub-eve")).status_code == 403
+    served.calm()
+    someone = served.authorize(begin(client, "/login/again/with/acme/"), "sub-other")
+    assert client.get(someone).status_code == 403
+    client.get(served.authorize(begin(client, "/login/again/with/acme/"), "sub-eve"))
+    client.post("/profile/tokens/", NEW_TOKEN)
+    assert ApiToken.objects.count() == 1

@@ -1,0 +1,158 @@
+"""A session's age, its use, and that its row opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from importlib import import_module
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from console.api.access import sender
+from console.people import actions, token_actions
+from console.signon.core import user_agents
+from console.signon.models import Session
+from console.signon.sessions import SessionStore, digest
+from tests.support.people import PASSWORD, Cast
+
+pytestmark = pytest.mark.django_db
+
+
+def logged_in(people: Cast, **headers: str) -> tuple[Client, Session]:
+    client = Client(REMOTE_ADDR="10.0.0.4", headers={"User-Agent": "Firefox/1", **headers})
+    client.post("/login/", {"username": "alice", "password": PASSWORD})
+    return client, Session.objects.get(user=people.alice)
+
+
+def inside(client: Client, **headers: str) -> bool:
+    return client.get("/profile/", headers=headers).status_code == 200
+
+
+def test_no_row_holds_the_key_that_opens_it(people: Cast) -> None:
+    client, row = logged_in(people)
+    key = client.cookies[settings.SESSION_COOKIE_NAME].value
+    assert row.session_key == digest(key) != key
+    thief = Client()
+    thief.cookies[settings.SESSION_COOKIE_NAME] = row.session_key
+    assert not inside(thief)
+    assert inside(client)
+
+
+def test_the_row_says_who_whence_and_how(people: Cast) -> None:
+    _, row = logged_in(people)
+    assert (row.address, row.agent, row.method) == ("10.0.0.4", "Firefox/1", "with a password")
+    assert row.expire_date - row.created_at == timedelta(days=7)
+
+
+def test_the_key_changes_at_the_login(people: Cast) -> None:
+    client = Client()
+    store = import_module(settings.SESSION_ENGINE).SessionStore()
+    store["planted"] = 1
+    store.save()
+    client.cookies[settings.SESSION_COOKIE_NAME] = store.session_key
+    client.post("/login/", {"username": "alice", "password": PASSWORD})
+    assert client.cookies[settings.SESSION_COOKIE_NAME].value != store.session_key
+    assert not SessionStore().exists(store.session_key)
+
+
+def test_no_use_makes_a_session_longer_than_the_policy_says(people: Cast) -> None:
+    client, row = logged_in(people)
+    store = SessionStore(client.cookies[settings.SESSION_COOKIE_NAME].value)
+    store["something"] = "new"
+    store.save()
+    assert Session.objects.get(pk=row.pk).expire_date == row.expire_date
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert not inside(client)
+
+
+def test_an_idle_session_ends(people: Cast, settings: Settings) -> None:
+    client, _ = logged_in(people)
+    settings.SIGNON = replace(settings.SIGNON, idle=timedelta(minutes=10))
+    Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=9))
+    assert inside(client)
+    assert Session.objects.get().last_seen_at > timezone.now() - timedelta(minutes=1)
+    Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=11))
+    assert not inside(client)
+
+
+def test_a_page_that_refreshes_itself_is_not_use(people: Cast) -> None:
+    client, _ = logged_in(people)
+    before = timezone.now() - timedelta(minutes=9)
+    Session.objects.update(last_seen_at=before)
+    assert inside(client, **{"HX-Request": "true"})
+    assert inside(client, Accept="text/event-stream")
+    assert Session.objects.get().last_seen_at == before
+    # What a person sends through htmx is.
+    client.post("/profile/", headers={"HX-Request": "true"})
+    assert Session.objects.get().last_seen_at > before
+
+
+def test_a_login_clears_what_has_ended(people: Cast) -> None:
+    old = SessionStore()
+    old.create()
+    Session.objects.update(expire_date=timezone.now() - timedelta(days=1))
+    logged_in(people)
+    assert not SessionStore().exists(old.session_key)
+
+
+@pytest.mark.asyncio
+@pytest.mark.django_db(transaction=True)
+async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
+    store = SessionStore()
+    store["a"] = 1
+    await store.asave()
+    assert store.session_key is not None
+    assert await store.aexists(store.session_key)
+    again = SessionStore(store.session_key)
+    assert await again.aget("a") == 1
+    await again.adelete()
+    assert await SessionStore(store.session_key).aget("a") is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Firefox/144.0", "Firefox on Linux"),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15"
+            " (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1",
+            "Safari on iPhone",
+        ),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko)"
+            " Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0",
+            "Edge on Windows",
+        ),
+        ("curl/8.5.0", "curl"),
+        ("", "unknown browser"),
+    ],
+)
+def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
+    assert user_agents.named(agent) == name
+
+
+def test_the_sender_of_a_body_is_known_before_it_is_read(
+    people: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The connection is the test's own here, in its transaction.
+    monkeypatch.setattr("console.api.access.close_old_connections", lambda: None)
+
+    def said(path: str = "/x/", **headers: str) -> str:
+        listed = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return sender({"type": "http", "method": "POST", "path": path, "headers": listed})
+
+    client, _ = logged_in(people)
+    cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+    bearer = f"Bearer {token_actions.create_token(people.alice, 'ci', 'viewer')[1]}"
+    alice = f"user {people.alice.pk}"
+    assert said(cookie=cookie) == alice
+    assert said("/api/v1/tokens/", authorization=bearer) == alice
+    assert said(authorization=bearer) == "", "tokens are for the API"
+    assert said("/api/v1/tokens/", authorization="Bearer emb_x", cookie=cookie) == ""
+    assert said() == said(cookie=f"{settings.SESSION_COOKIE_NAME}=x") == ""
+    actions.set_active(people.ada, people.alice, False)
+    assert said(cookie=cookie) == said("/api/v1/tokens/", authorization=bearer) == ""

@@ -1,0 +1,267 @@
+"""Deaths under a real supervisord are recorded once; what was meant to happen is not recorded."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from console.audit.models import AuditEvent
+from console.launcher.layout import Layout, write_facts
+from console.launcher.processes import Services
+from console.launcher.processes import programs as fixed_programs
+from console.provisioners.base import Probe, TemporaryError, WorkloadSpec
+from console.provisioners.local import programs
+from console.provisioners.local.provisioner import LocalProvisioner
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import socket_path
+from console.system import program_watch, selectors, tasks
+from console.system.models import ProcessSeen
+from tests.console.system.conftest import IDLE, Rig, point_at
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def told() -> list[AuditEvent]:
+    return list(AuditEvent.objects.filter(verb=program_watch.VERB).order_by("pk"))
+
+
+def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    before = rig.seen()
+    program_watch.look()
+    assert told() == []
+
+    after = rig.kill()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            program_watch.look()
+
+    (event,) = told()
+    assert (event.actor_name, event.target) == ("system", "process/valkey")
+    assert event.changes["pid"] == [before.pid, after.pid]
+    assert event.changes["ended"] == "terminated by SIGKILL"
+    row = ProcessSeen.objects.get()
+    assert (row.pid, row.restarts) == (after.pid, 1)
+    assert row.last_restart_at == row.started_at == program_watch.moment(after.started_at)
+    (line,) = [r for r in caplog.records if r.name == "console.system.program_watch"]
+    assert (line.levelname, line.getMessage()) == (
+        "WARNING",
+        f"valkey died (terminated by SIGKILL) and is back as pid {after.pid}",
+    )
+
+
+def test_each_death_is_one_line(rig: Rig) -> None:
+    program_watch.look()
+    for _ in range(3):
+        rig.kill()
+        program_watch.look()
+    assert len(told()) == 3
+    assert ProcessSeen.objects.get().restarts == 3
+
+
+def test_two_lookers_record_one_death(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have read what was remembered and seen the new process before either writes."""
+    program_watch.look()
+    rig.kill()
+    meet = threading.Barrier(2, timeout=20)
+    real = programs.look
+
+    def together(var: object) -> object:
+        found = real(var)  # type: ignore[arg-type]
+        meet.wait()
+        return found
+
+    monkeypatch.setattr(programs, "look", together)
+
+    def looker() -> None:
+        try:
+            program_watch.look()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for call in [pool.submit(looker) for _ in range(2)]:
+            call.result(30)
+    assert len(told()) == 1
+    assert ProcessSeen.objects.get().restarts == 1
+
+
+def test_a_slow_looker_does_not_set_back_what_others_have_recorded(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it sleeps over what it saw, another one records that death and the next."""
+    program_watch.look()
+    rig.kill()
+    real = programs.look
+    old = real(rig.var)
+
+    def late(_var: object) -> object:
+        monkeypatch.setattr(programs, "look", real)
+        program_watch.look()
+        rig.kill()
+        program_watch.look()
+        return old
+
+    monkeypatch.setattr(programs, "look", late)
+    program_watch.look()
+    assert len(told()) == 2
+    assert ProcessSeen.objects.get().pid == rig.seen().pid
+    program_watch.look()
+    assert len(told()) == 2
+
+
+def test_without_the_trail_nothing_is_remembered(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that dies half-way leaves the death to the next one."""
+    program_watch.look()
+    rig.kill()
+
+    def die(*_: object, **__: object) -> None:
+        raise RuntimeError("no space left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(program_watch, "record", die)
+        with pytest.raises(RuntimeError):
+            program_watch.look()
+    program_watch.look()
+    assert len(told()) == 1
+
+
+def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
+    program_watch.look()
+    before = rig.seen()
+    rig.supervised.stop()
+    with pytest.raises(TemporaryError):
+        tasks.look.run()
+    rig.supervised.start()
+    after = rig.running()
+    assert after.pid != before.pid
+    program_watch.look()
+    assert told() == []
+    rig.kill()
+    program_watch.look()
+    assert len(told()) == 1, "the next one is seen again"
+
+
+def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(rig: Rig) -> None:
+    """It could tell of no ending; only that it is another one tells."""
+    program_watch.look()
+    before = rig.seen()
+    rig.supervised.kill()
+    os.kill(before.pid, signal.SIGKILL)
+    rig.supervised.start()
+    assert rig.running().pid != before.pid
+    program_watch.look()
+    assert told() == []
+
+
+def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be away for hours, and this is asked every few seconds."""
+    rig.supervised.stop()
+    with caplog.at_level(logging.INFO):
+        result = tasks.look.apply()
+    assert isinstance(result.result, TemporaryError)
+    assert result.result.reason == "SupervisorUnavailable"
+    assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []
+
+
+def test_an_error_of_the_waist_survives_pickle() -> None:
+    error = pickle.loads(pickle.dumps(TemporaryError("Busy", "Ports are scarce.", delay_s=3.0)))
+    assert (error.reason, str(error), error.delay_s) == ("Busy", "Ports are scarce.", 3.0)
+
+
+def test_a_restart_by_hand_is_no_death(rig: Rig) -> None:
+    program_watch.look()
+    supervisor = Supervisor(socket_path(rig.var))
+    supervisor.stop("valkey")
+    until(lambda: rig.seen().pid == 0, what="stopped")
+    program_watch.look()
+    assert supervisor.remove("valkey")
+    supervisor.add("valkey")
+    rig.running()
+    program_watch.look()
+    assert told() == []
+    assert ProcessSeen.objects.get().restarts == 0
+
+
+def test_a_workloads_program_is_counted_but_told_by_its_owner(rig: Rig) -> None:
+    """A death counts; a rollout, which replaces the process on purpose, does not."""
+    provisioner = LocalProvisioner(rig.var)
+
+    def spec(revision: str) -> WorkloadSpec:
+        return WorkloadSpec(
+            owner="endpoint/demo",
+            name="demo-worker",
+            role="worker",
+            argv=IDLE,
+            ports=("http",),
+            probe=Probe("/health", "http"),
+            env={"REVISION": revision},
+            stop_grace_s=5,
+        )
+
+    def pid() -> int:
+        found = {p.name: p for p in programs.look(rig.var).programs}.get("demo-worker-0")
+        return found.pid if found and "signal.pause" in command(found.pid) else 0
+
+    def command(number: int) -> str:
+        try:
+            return Path(f"/proc/{number}/cmdline").read_text()
+        except OSError:
+            return ""
+
+    provisioner.apply(spec("1"))
+    first = until(pid)
+    program_watch.look()
+    os.kill(first, signal.SIGKILL)
+    second = until(lambda: pid() not in (0, first) and pid())
+    program_watch.look()
+    row = ProcessSeen.objects.get(name="demo-worker-0")
+    assert (row.restarts, row.pid) == (1, second)
+    assert row.last_restart_at is not None
+
+    def rolled_out() -> bool:
+        provisioner.apply(spec("2"))
+        return pid() not in (0, second)
+
+    until(rolled_out)
+    program_watch.look()
+    row.refresh_from_db()
+    assert (row.restarts, row.pid) == (1, pid())
+    assert told() == [], "the endpoint's events tell it"
+    shown = {p.name: p for p in selectors.system().processes}["demo-worker-0"]
+    assert shown.purpose == "A worker of endpoint demo"
+
+
+def test_a_program_that_is_gone_is_forgotten(rig: Rig) -> None:
+    program_watch.look()
+    supervisor = Supervisor(socket_path(rig.var))
+    supervisor.stop("valkey")
+    until(lambda: supervisor.remove("valkey"), what="removed")
+    program_watch.look()
+    assert not ProcessSeen.objects.exists()
+    assert told() == []
+
+
+def test_where_programs_are_not_ours_nobody_asks(rig: Rig, settings: Settings) -> None:
+    point_at(settings, rig.var, provisioner="fake")
+    program_watch.look()
+    assert not ProcessSeen.objects.exists()
+
+
+def test_every_fixed_program_says_what_it_is_for(rig: Rig) -> None:
+    layout = Layout(rig.var)
+    write_facts(layout, prometheus_port=1)
+    binary = rig.var / "x"
+    services = Services("127.0.0.1", 8000, "vllm", valkey=binary, prometheus=binary)
+    assert {p.name for p in fixed_programs(layout, services)} == set(selectors.PURPOSES)

@@ -1,0 +1,153 @@
+"""When a restart of a worker or of beat would help, and when it would only add to the harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery, signals
+
+from console import celery_watch
+from console.celery_watch import SILENT_S, TASK_HANGS_S, TICK_LATE_S, BeatWatch, WorkerWatch
+from console.core import counters
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def running(clock: Clock, *, broker: bool = True, threads: int = 2) -> WorkerWatch:
+    made = WorkerWatch(lambda: broker, clock)
+    made.consuming(sender=SimpleNamespace(controller=SimpleNamespace(concurrency=threads)))
+    return made
+
+
+def test_a_worker_is_ready_while_it_takes_messages() -> None:
+    made = WorkerWatch(lambda: True, Clock())
+    assert made.ready()
+    made.consuming(sender=SimpleNamespace(controller=SimpleNamespace(concurrency=3)))
+    assert made.ready() == ""
+    assert made.gauges()["worker_threads"][1] == 3
+    made.ending()
+    assert made.ready()
+
+
+@pytest.mark.parametrize("broker", [True, False])
+def test_a_silent_loop_is_dead_only_while_the_broker_answers(broker: bool) -> None:
+    clock = Clock()
+    made = running(clock, broker=broker)
+    clock.now += SILENT_S
+    assert made.alive() == ""
+    clock.now += 1
+    assert bool(made.alive()) is broker
+    made.loop_reported()
+    assert made.alive() == ""
+
+
+def test_the_broker_is_not_asked_while_the_loop_reports() -> None:
+    def never() -> bool:
+        raise AssertionError("asked")
+
+    assert WorkerWatch(never, Clock()).alive() == ""
+
+
+def test_tasks_that_hang_in_every_thread_are_named() -> None:
+    clock = Clock()
+    made = running(clock)
+    made.task_began(task_id="1", task=SimpleNamespace(name="a.sweep"))
+    clock.now += TASK_HANGS_S + 1
+    made.loop_reported()
+    assert made.alive() == ""  # one thread is left
+    assert made.gauges()["task_oldest_seconds"][1] == TASK_HANGS_S + 1
+    made.task_began(task_id="2", task=SimpleNamespace(name="b.sweep"))
+    assert made.alive() == ""
+    clock.now += TASK_HANGS_S + 1
+    made.loop_reported()
+    assert "a.sweep, b.sweep" in made.alive()
+    made.task_ended(task_id="1")
+    made.task_ended(task_id="never began")
+    assert made.alive() == ""
+    assert made.gauges()["tasks_running"][1] == 1
+
+
+def test_a_timetable_that_stands_still_is_dead() -> None:
+    clock = Clock()
+    made = BeatWatch(clock)
+    assert made.ready()
+    made.ticked()
+    assert made.ready() == ""
+    clock.now += TICK_LATE_S + 1
+    assert "61 s" in made.alive()
+    made.begin()
+    assert made.alive() == ""
+
+
+def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = counters.value("beat_ticks")
+    monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
+    monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 1.5)
+    scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
+    assert scheduler.tick() == 1.5
+    assert counters.value("beat_ticks") == before + 1
+    assert celery_watch.beat_watch.ready() == ""
+
+
+def test_the_timetable_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery's own keeps one in the folder it starts in, and dies when it cannot."""
+    monkeypatch.chdir(tmp_path)
+    app = Celery("timed", broker="memory://", set_as_current=False)
+    app.conf.beat_schedule = {"work": {"task": "work", "schedule": 2.0}}
+    scheduler = celery_watch.TickingScheduler(app=app)
+    assert "work" in scheduler.schedule
+    scheduler.sync()
+    scheduler.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Celery("watched", broker="memory://", set_as_current=False)
+    monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
+
+    @app.task(name="watched.work")
+    def work() -> None:
+        pass
+
+    app.finalize()
+    opened: list[Any] = []
+    handlers: dict[str, list[Any]] = {}
+    for name in (
+        *("worker_init", "beat_init", "heartbeat_sent", "worker_ready", "worker_shutting_down"),
+        *("task_prerun", "task_postrun"),
+    ):
+        kept = handlers.setdefault(name, [])
+        signal = SimpleNamespace(connect=lambda found, weak, kept=kept: kept.append(found))
+        monkeypatch.setattr(signals, name, signal)
+    monkeypatch.setattr(
+        celery_watch.admin,
+        "start",
+        lambda address, subject: opened.append((address, subject.program)),
+    )
+    celery_watch.install(app, "127.0.0.1:9100")
+    handlers["worker_init"][0](sender=None)
+    handlers["beat_init"][0](sender=None)
+    assert opened == [("127.0.0.1:9100", "worker"), ("127.0.0.1:9100", "beat")]
+    assert all(handlers.values())
+    shown = {
+        labels["outcome"]
+        for name, labels, _ in counters.snapshot()
+        if name == "task_runs" and labels.get("task") == "watched.work"
+    }
+    assert shown == {"done", "expected", "failed"}
+    assert app.conf.beat_scheduler == "console.celery_watch:TickingScheduler"
+
+
+def test_whether_the_broker_answers() -> None:
+    app = Celery("asked", broker="memory://", set_as_current=False)
+    assert celery_watch._broker_answers(app)
+    away = Celery("asked", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    assert not celery_watch._broker_answers(away)

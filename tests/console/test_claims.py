@@ -1,0 +1,135 @@
+"""Claims, over a real database file and more than one connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone as django_timezone
+
+from console import claims
+from console.claims import Observed, claim, due, mark_due
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Status(Observed):
+    class Meta:
+        app_label = "reconcile_tests"  # of no installed app, so that no migration is asked for
+
+
+class Clock:
+    """Stands in for django.utils.timezone in console.claims; moves when told."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        return django_timezone.now() + self.ahead
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(claims, "timezone", clock)
+    return clock
+
+
+@pytest.fixture
+def row(db: None) -> Iterator[int]:
+    with connection.schema_editor() as editor:
+        editor.create_model(Status)
+    yield Status.objects.create().pk
+    with connection.schema_editor() as editor:
+        editor.delete_model(Status)
+
+
+def test_of_many_threads_one_gets_the_claim(row: int) -> None:
+    crowd = 8
+    line = threading.Barrier(crowd)
+
+    def one(_: int) -> bool:
+        try:
+            line.wait(timeout=30)
+            return claim(Status, row) is not None
+        finally:
+            connection.close()
+
+    for _ in range(5):
+        with ThreadPoolExecutor(crowd) as pool:
+            assert sum(pool.map(one, range(crowd))) == 1
+        Status.objects.update(claim_until=None)
+
+
+def test_a_claim_is_exclusive_until_released(row: int) -> None:
+    first = claim(Status, row)
+    assert first is not None
+    assert claim(Status, row) is None
+    assert first.release()
+    assert claim(Status, row) is not None
+
+
+def test_no_claim_on_a_row_that_is_gone(row: int) -> None:
+    assert claim(Status, row + 1) is None
+
+
+def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Clock) -> None:
+    late = claim(Status, row, ttl_s=10)
+    assert late is not None
+    clock.advance(11)
+    assert not late.write(phase="Ready")
+    taker = claim(Status, row, ttl_s=10)
+    assert taker is not None
+    assert taker.write(phase="Failed")
+    assert not late.write(phase="Ready")
+    assert not late.release(due_in_s=0)
+    found = Status.objects.get(pk=row)
+    assert (found.phase, found.claim_token) == ("Failed", taker.token)
+
+
+def test_a_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
+    assert claim(Status, row, ttl_s=10)
+    assert due(Status, clock.now()) == []
+    clock.advance(11)
+    assert due(Status, clock.now()) == [row]
+
+
+def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
+    held = claim(Status, row)
+    assert held
+    held.release(due_in_s=5)
+    assert due(Status, clock.now()) == []
+    clock.advance(6)
+    assert due(Status, clock.now()) == [row]
+    held = claim(Status, row)
+    assert held
+    held.release()
+    clock.advance(10_000)
+    assert due(Status, clock.now()) == []
+
+
+@pytest.mark.parametrize("due_in_s", [None, 300.0])
+def test_a_wish_made_during_a_claim_is_not_forgotten(
+    row: int, clock: Clock, due_in_s: float | None
+) -> None:
+    held = claim(Status, row)
+    assert held
+    mark_due(Status, row)
+    assert due(Status, clock.now()) == []  # somebody still holds it
+    held.release(due_in_s=due_in_s)
+    clock.advance(1)
+    assert due(Status, clock.now()) == [row]
+
+
+def test_due_is_ordered_and_limited(row: int, clock: Clock) -> None:
+    waiting = [Status.objects.create(due_at=clock.now() - timedelta(seconds=s)) for s in (5, 50)]
+    assert due(Status, clock.now(), limit=2) == [waiting[1].pk, waiting[0].pk]
+    Status.objects.filter(pk=waiting[1].pk).update(due_at=None)
+    assert due(Status, clock.now(), limit=1) == [waiting[0].pk]

@@ -1,0 +1,201 @@
+"""After the key was changed, nothing kept needs the old one: of every room that keeps secrets."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.conf import settings as live
+from pytest_django import Settings
+
+from console.audit.models import AuditEvent
+from console.clusters import actions as clusters
+from console.commandline.context import Wrong
+from console.commandline.exits import FAILED
+from console.launcher.layout import ROOT
+from console.signon import secret_store, totp
+from console.signon.core.configuration import Provider
+from console.system import preflight
+from console.vault import encryption, key_rotation
+from dashboards.alerts.notify import deliveries, receivers
+from dashboards.prometheus.sources import actions as sources
+from dashboards.prometheus.sources import credentials
+from dashboards.prometheus.sources.models import MetricsSource
+from endpoints.commandline.local_machine import ThisMachine
+from tests.console.clusters.conftest import kubeconfig
+from tests.support.console import person, program
+
+pytestmark = pytest.mark.django_db
+NEW, LATER = "n" * 32, "l" * 32
+TOTP = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+ACME = Provider("acme", "Acme", "https://acme.example", "id")
+TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # how Fernet's texts begin, whatever the key
+
+# Who seals, and how often it says so. A room that is new here registers its columns with
+# `rekeying.register`, and the world below gets one of its rows.
+SEALERS = {
+    "console.api.idempotency": 1,
+    "console.audit.chain": 1,
+    "console.clusters.actions": 1,
+    "console.vault.key_rotation": 1,
+    "console.signon.totp": 2,
+    "console.signon.pages.security": 1,  # while a person sets a factor up; unread, another is made
+    "console.vault.store": 1,
+    "dashboards.prometheus.sources.actions": 1,
+}
+
+
+def keys(settings: Settings, *given: str) -> None:
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=given)
+
+
+@pytest.fixture
+def world() -> dict[str, Any]:
+    """One row of everything that is sealed, made as people make it."""
+    ada = person("admin")
+    cluster = clusters.add(
+        ada, "work", {"kind": "kubeconfig", "kubeconfig": kubeconfig("https://k.example")}
+    )
+    login = {"url": "http://127.0.0.1:1", "auth": "bearer", "secret": "of-mimir"}
+    source = sources.add(ada, "mimir", login)
+    hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
+    receiver = receivers.create(ada, hook)
+    secret_store.keep("acme", "of-acme")
+    recovery = totp.turn_on(ada, TOTP, totp.code_at(TOTP, int(time.time()) // 30 - 1))
+    body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
+    program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
+    return {"cluster": cluster, "source": source, "receiver": receiver, "recovery": recovery}
+
+
+def sealed_texts() -> dict[tuple[str, str], set[str]]:
+    """Of the whole database, by model and column: found by how they look."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for model in apps.get_models():
+        for row in model._default_manager.values():
+            for column, value in row.items():
+                texts = set(TOKEN.findall(str(value)))
+                if texts:
+                    found.setdefault((model._meta.label, column), set()).update(texts)
+    return found
+
+
+def test_every_sealed_text_of_the_database_is_sealed_anew(
+    world: dict[str, Any], settings: Settings
+) -> None:
+    old = live.EMBERLINE.encryption_keys
+    before = sealed_texts()
+    told = {
+        (one.model._meta.label, column)
+        for one in key_rotation.registered()
+        for column in one.columns
+    }
+    assert told == set(before), "a column that no room registered, or none of its rows is here"
+    keys(settings, NEW, *old)
+    key_rotation.rekey()
+    after = sealed_texts()
+    assert set(after) == set(before)
+    for where, texts in after.items():
+        assert len(texts) == len(before[where]), where
+        assert not texts & before[where], where
+    keys(settings, NEW)  # the old one is gone
+    world["cluster"].refresh_from_db()
+    assert "s3cret" in world["cluster"].access().kubeconfig
+    assert credentials.login(MetricsSource.objects.get()).secret == "of-mimir"
+    target = deliveries.target(world["receiver"])
+    assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
+    assert secret_store.where(ACME) == "vault"
+    assert totp.spend(person("admin"), world["recovery"][0]) == totp.RECOVERY
+    body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
+    again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
+
+
+def test_it_says_what_it_did_and_does_it_once(world: dict[str, Any], settings: Settings) -> None:
+    keys(settings, NEW, *live.EMBERLINE.encryption_keys)
+    told = ThisMachine().rekey()
+    receiver = world["receiver"].pk
+    titles = {
+        *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
+        *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
+        f"vault/notify/{receiver}/secret",
+    }
+    assert told == f"Sealed anew: {', '.join(rekeyed_order(told))}."
+    assert set(rekeyed_order(told)) == titles
+    trail = AuditEvent.objects.filter(verb="rekey")
+    assert sorted(trail.values_list("target", flat=True)) == sorted(titles)
+    assert "T0KEN" not in str(list(trail.values()))
+    assert ThisMachine().rekey() == "All are sealed with the first key."
+    assert trail.count() == len(titles)
+
+
+def rekeyed_order(told: str) -> list[str]:
+    return told.removeprefix("Sealed anew: ").removesuffix(".").split(", ")
+
+
+def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
+    world: dict[str, Any], settings: Settings
+) -> None:
+    old = live.EMBERLINE.encryption_keys
+    keys(settings, LATER)
+    secret_store.keep("lost", "x")
+    source = world["source"]
+    MetricsSource.objects.update(sealed={**source.sealed, "key": encryption.seal("y", "elsewhere")})
+    keys(settings, NEW, *old)
+    with pytest.raises(Wrong) as wrong:
+        ThisMachine().rekey()
+    assert wrong.value.exit_code == FAILED
+    done, lost = str(wrong.value).split(" No key here opens ")
+    assert "cluster/work" in done
+    assert "metrics-source/mimir" in done, "what can be read of it"
+    assert "metrics-source/mimir" in lost
+    assert "vault/signon/lost/client_secret" in lost
+    assert "earlier key" in lost
+    keys(settings, NEW)
+    row = MetricsSource.objects.get()
+    assert encryption.unseal(row.sealed["secret"], row.purpose("secret")) == "of-mimir"
+
+
+def test_the_doctor_says_whether_an_earlier_key_can_go(
+    world: dict[str, Any], settings: Settings
+) -> None:
+    def told() -> str:
+        (line,) = (str(one) for one in preflight.ask() if one.subject == "kept secrets")
+        return line
+
+    old = live.EMBERLINE.encryption_keys
+    assert told() == "ok    kept secrets: all sealed with the first key"
+    keys(settings, NEW, *old)
+    before = sealed_texts()
+    assert told().startswith("note  kept secrets: those of ")
+    assert " and 3 more still need an earlier key. Run `emberline rekey`" in told()
+    assert sealed_texts() == before, "it only looks"
+    key_rotation.rekey()
+    assert told().startswith("ok")
+    keys(settings, LATER)
+    assert "no key here opens those of " in told()
+    assert "Put the earlier key behind" in told()
+
+
+def test_who_seals_is_known_here() -> None:
+    """So that whoever seals something new is led to this page."""
+    rooms = ("console", "endpoints", "cachetier", "routing", "dashboards")
+    files = (file for room in rooms for file in (ROOT / room).rglob("*.py"))
+    found = {_module(file): _seals(file.read_text(encoding="utf-8")) for file in files}
+    assert {module: count for module, count in found.items() if count} == SEALERS
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def _seals(text: str) -> int:
+    if "sealing" not in text:
+        return 0
+    called = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return sum(getattr(one, "attr", getattr(one, "id", "")) == "seal" for one in called)

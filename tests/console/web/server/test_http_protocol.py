@@ -1,0 +1,131 @@
+"""Half heads, heads without end and too many connections, against both parsers of uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from console import programs
+from console.web.server import http_protocol
+from console.web.server.http_protocol import HeadLimits, LimitedProtocol
+
+SOON_S, LONG_S = 0.05, 30.0
+HALF = b"GET / HTTP/1.1\r\nHost: x\r\n"
+WHOLE = HALF + b"\r\n"
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = asyncio.Event()
+        self.answered = asyncio.Event()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+        self.answered.set()
+
+    def is_closing(self) -> bool:
+        return self.closed.is_set()
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class World:
+    """Connections to an application that answers when it is told to."""
+
+    def __init__(self, parser: Any) -> None:
+        self.answer = asyncio.Event()
+        self._class: Any = type("Limited", (HeadLimits, parser), {})
+        self._config = Config(self._application, interface="asgi3", lifespan="off", log_config=None)
+        self._state = ServerState()
+
+    async def _application(self, _scope: Any, _receive: Any, send: Any) -> None:
+        await self.answer.wait()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def connect(self) -> tuple[Any, Transport]:
+        made = self._class(config=self._config, server_state=self._state, app_state={})
+        transport = Transport()
+        made.connection_made(transport)
+        return made, transport
+
+
+@pytest.fixture(params=[HttpToolsProtocol, H11Protocol])
+async def world(request: Any, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(http_protocol, "HEAD_S", SOON_S)
+    return World(request.param)
+
+
+async def closed(transport: Transport) -> bytes:
+    await asyncio.wait_for(transport.closed.wait(), LONG_S)
+    return transport.written
+
+
+async def test_who_sends_nothing_is_cut_off(world: World) -> None:
+    assert await closed(world.connect()[1]) == b""
+
+
+async def test_half_a_head_is_answered_and_cut_off_however_it_drips(world: World) -> None:
+    protocol, transport = world.connect()
+    protocol.data_received(HALF)
+    while not transport.is_closing():
+        protocol.data_received(b"X-A: 1\r\n")
+        await asyncio.sleep(SOON_S / 5)
+    assert transport.written.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_half_a_second_head_is_cut_off_too(world: World) -> None:
+    protocol, transport = world.connect()
+    world.answer.set()
+    protocol.data_received(WHOLE)
+    await asyncio.wait_for(transport.answered.wait(), LONG_S)
+    protocol.data_received(HALF)
+    assert b"408 " in await closed(transport)
+
+
+async def test_a_request_under_way_has_no_deadline(world: World) -> None:
+    protocol, transport = world.connect()
+    protocol.data_received(WHOLE)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(transport.closed.wait(), SOON_S * 4)
+    assert transport.written == b""
+    world.answer.set()
+    await asyncio.wait_for(transport.answered.wait(), LONG_S)
+    assert b"204" in transport.written
+
+
+async def test_a_head_without_end_is_refused(world: World) -> None:
+    protocol, transport = world.connect()
+    protocol.data_received(HALF)
+    for _ in range(2 * http_protocol.MOST_HEAD // 4000):
+        if not transport.is_closing():
+            protocol.data_received(b"X-A: " + b"x" * 4000 + b"\r\n")
+    assert transport.written[9:12] in (b"431", b"400")  # h11 has a limit of its own
+
+
+async def test_connections_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "MOST_CONNECTIONS", 2)
+    _, first = world.connect()
+    world.connect()
+    assert (await closed(world.connect()[1])).startswith(b"HTTP/1.1 503 ")
+    assert not first.written
+
+
+def test_the_console_is_served_by_it() -> None:
+    path = f"{LimitedProtocol.__module__}:{LimitedProtocol.__qualname__}"
+    assert f"--http {path}" in " ".join(programs.web("127.0.0.1", 1, behind_proxy=False))

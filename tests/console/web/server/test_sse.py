@@ -1,0 +1,245 @@
+"""Streams of events: their bytes, their end, and who gets a place."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from django.http import HttpRequest
+from django.test import RequestFactory
+
+from console.accounts.models import User
+from console.core import counters
+from console.core.errors import Refused
+from console.web.server import sse
+from console.web.server.sse import Event
+
+LONG_S = 30.0
+# A stream closes old connections of its thread, where another test may have left one.
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def request_() -> HttpRequest:
+    return RequestFactory().get("/")
+
+
+@pytest.fixture(autouse=True)
+def no_one_streams(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Places of this test alone: another's client may have left a stream it did not read."""
+    monkeypatch.setattr(sse, "places", type(sse.places)())
+    yield
+    assert sse.places.taken() == 0, "a place was not given back"
+
+
+async def sent(answer: Any) -> list[str]:
+    parts = [part.decode() async for part in answer]
+    answer.close()
+    return parts
+
+
+async def these(*events: Event) -> AsyncIterator[Event]:
+    for event in events:
+        yield event
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (Event("hi"), "data: hi\n\n"),
+        (Event({"a": "é"}, "status", "7"), 'id: 7\nevent: status\ndata: {"a":"é"}\n\n'),
+        (Event("one\r\ntwo\rthree\n"), "data: one\ndata: two\ndata: three\ndata: \n\n"),
+        (Event("x\u2028y"), "data: x\u2028y\n\n"),
+        (
+            Event("x", "bad\ndata: forged", "1\r\n2\0"),
+            "id: 1 2\nevent: bad data: forged\ndata: x\n\n",
+        ),
+        (Event(""), "data: \n\n"),
+    ],
+)
+def test_an_event_is_what_the_standard_says_and_nothing_is_forged(
+    event: Event, expected: str
+) -> None:
+    assert event.encode().decode() == expected
+
+
+async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
+    answer = sse.stream(request_, these(Event("a"), Event("b", id="2")))
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert sse.places.taken() == 1
+    assert await sent(answer) == ["retry: 2000\n\n", "data: a\n\n", "id: 2\ndata: b\n\n"]
+
+
+async def test_an_answer_that_was_never_begun_gives_its_place_back(request_: HttpRequest) -> None:
+    sse.stream(request_, these(Event("a"))).close()
+
+
+async def test_an_answer_that_was_dropped_holds_no_place(request_: HttpRequest) -> None:
+    dropped = [sse.stream(request_, these(Event("a"))) for _ in range(3)]
+    assert sse.places.taken() == 3
+    dropped.clear()
+    gc.collect()
+    assert sse.places.taken() == 0
+
+
+async def test_silence_is_filled_and_the_life_ends(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+
+    async def silent() -> AsyncIterator[Event]:
+        try:
+            await asyncio.sleep(LONG_S)
+            yield Event("never")
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(sse, "HEARTBEAT_S", 0.02)
+    parts = await sent(sse.stream(request_, silent(), life_s=0.2))
+    assert parts[1:] and set(parts[1:]) == {": still here\n\n"}
+    assert ended == [True], "the source was closed"
+
+
+async def test_a_reader_who_leaves_ends_the_source(request_: HttpRequest) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def silent() -> AsyncIterator[Event]:
+        try:
+            began.set()
+            await asyncio.sleep(LONG_S)
+            yield Event("never")
+        finally:
+            ended.set()
+
+    answer = sse.stream(request_, silent())
+    reading = asyncio.create_task(sent(answer))
+    await asyncio.wait_for(began.wait(), LONG_S)
+    reading.cancel()
+    await asyncio.wait_for(ended.wait(), LONG_S)
+    answer.close()
+
+
+async def test_a_source_that_fails_says_so_without_its_text(
+    request_: HttpRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken() -> AsyncIterator[Event]:
+        yield Event("a")
+        raise RuntimeError("private-detail")
+
+    parts = await sent(sse.stream(request_, broken()))
+    assert parts[1] == "data: a\n\n"
+    assert parts[2].startswith("event: error\n")
+    assert "private-detail" not in "".join(parts)
+    assert "private-detail" in caplog.text
+
+
+async def test_places_are_bounded_each_and_for_all(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = RequestFactory().get("/", REMOTE_ADDR="10.0.0.9")
+    monkeypatch.setattr(sse, "PLACES_EACH", 2)
+    monkeypatch.setattr(sse, "PLACES", 3)
+    open_ = [sse.stream(request_, these()) for _ in range(2)]
+    with pytest.raises(Refused) as refused:
+        sse.stream(request_, these())
+    assert (refused.value.status_code, refused.value.errors[0].code) == (429, "too_many_watchers")
+    open_.append(sse.stream(other, these()))
+    with pytest.raises(Refused):
+        sse.stream(RequestFactory().get("/", REMOTE_ADDR="10.0.0.8"), these())
+    open_.pop().close()
+    open_.append(sse.stream(other, these()))
+    for answer in open_:
+        answer.close()
+        answer.close()
+
+
+async def test_changes_are_sent_once_each_and_not_what_was_seen_before() -> None:
+    looks = iter([Event("a", id="1"), Event("a", id="1"), Event("b", id="2"), None])
+    found = [one async for one in sse.changes(lambda: next(looks), since="1", every_s=0)]
+    assert [(one.event, one.id) for one in found] == [("message", "2"), ("gone", "")]
+
+
+def test_the_last_seen_is_bounded() -> None:
+    asked = RequestFactory().get("/", headers={"Last-Event-ID": "9" * 5000})
+    assert sse.last_event_id(asked) == "9" * 200
+    assert sse.last_event_id(RequestFactory().get("/")) == ""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "change", [{"is_active": False}, {"role": "viewer"}], ids=["switched off", "demoted"]
+)
+async def test_whoever_loses_their_right_reads_no_further(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    user = await User.objects.acreate(username="alice", role="operator")
+    request_.user = user
+    told = asyncio.Event()
+
+    async def slow() -> AsyncIterator[Event]:
+        while True:
+            yield Event("a")
+            told.set()
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
+    reading = asyncio.create_task(sent(sse.stream(request_, slow(), life_s=LONG_S)))
+    await asyncio.wait_for(told.wait(), LONG_S)
+    assert not reading.done()
+    await User.objects.filter(pk=user.pk).aupdate(**change)
+    parts = await asyncio.wait_for(reading, LONG_S / 2)
+    assert parts[-1] != "event: error"
+
+
+async def test_looks_at_the_same_are_shared_and_others_are_not() -> None:
+    looks, asked, go = sse._Looks(), [], threading.Event()
+
+    def look() -> str:
+        assert go.wait(LONG_S)
+        asked.append(threading.current_thread().name)
+        return "seen"
+
+    waiting = [asyncio.create_task(looks.ask(look, key)) for key in ("a", "a", "a", "b", None)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # its reader left; the others still want it
+    go.set()
+    assert await asyncio.wait_for(asyncio.gather(*waiting[1:]), LONG_S) == ["seen"] * 4
+    assert len(asked) == 3
+    assert all(name.startswith("watch") for name in asked), "in no thread that answers pages"
+
+
+async def test_a_look_rests_for_what_the_one_before_has_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(sse, "LOOKERS", 1)
+    monkeypatch.setattr(sse.time, "thread_time", iter([0.0, 2.0, 2.0, 2.0]).__next__)
+    monkeypatch.setattr(sse.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(sse.time, "sleep", rests.append)
+    looks = sse._Looks()
+    await looks.ask(lambda: None)
+    await looks.ask(lambda: None)
+    assert rests == [0.0, 2.0 * (1 / sse.SHARE_EACH - 1)]
+
+
+async def test_a_failing_look_fails_for_its_reader_and_the_next_works() -> None:
+    looks = sse._Looks()
+    with pytest.raises(ZeroDivisionError):
+        await looks.ask(lambda: 1 // 0, "a")
+    assert await looks.ask(lambda: 1, "a") == 1
+
+
+@pytest.mark.parametrize(("limit", "reason"), [("PLACES_EACH", "person"), ("PLACES", "process")])
+async def test_a_refused_stream_is_counted_with_its_reason(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
+) -> None:
+    monkeypatch.setattr(sse, limit, 0)
+    before = counters.value("streams", outcome="refused", reason=reason)
+    with pytest.raises(Refused):
+        sse.stream(request_, these())
+    assert counters.value("streams", outcome="refused", reason=reason) == before + 1

@@ -1,0 +1,260 @@
+"""The shell: request ids, error pages, health, banners, navigation, filters, static files."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.http import HttpRequest
+from django.template import Context, Template
+from django.test import Client
+from django.utils import timezone
+
+from console.web import banners, health
+from console.web.banners import Banner
+from console.web.server.static_files import HashedStorage
+from console.web.shell import navigation
+from console.web.templatetags import emberline
+from tests.support.people import Cast, client_of
+
+
+def test_a_sane_request_id_is_kept_and_another_replaced(db: None) -> None:
+    client = Client()
+    kept = client.get("/healthz", headers={"X-Request-ID": "abc.DEF-1:2"})
+    assert kept.headers["X-Request-ID"] == "abc.DEF-1:2"
+    for bad in ("a b", "x" * 65, "<script>", ""):
+        made = client.get("/healthz", headers={"X-Request-ID": bad}).headers["X-Request-ID"]
+        assert len(made) == 32
+        assert made != bad
+
+
+def test_log_lines_carry_the_request_id(db: None, caplog: pytest.LogCaptureFixture) -> None:
+    from console.core.request_log import LogFilter
+
+    caplog.handler.addFilter(LogFilter())
+    with caplog.at_level(logging.WARNING):
+        Client().get("/nowhere", headers={"X-Request-ID": "trace-me"})
+    assert "trace-me" in {getattr(record, "request_id", "") for record in caplog.records}
+
+
+@pytest.mark.django_db
+def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
+    client = client_of(people.charlie)
+    missing = client.get("/nowhere", headers={"X-Request-ID": "id-404"})
+    assert missing.status_code == 404
+    assert "id-404" in missing.content.decode()
+    forbidden = client.get("/access/tokens/")
+    assert forbidden.status_code == 403
+    assert "needs the admin role" in forbidden.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_stale_form_is_explained(people: Cast) -> None:
+    client = Client(enforce_csrf_checks=True)
+    response = client.post("/login/", {"username": "alice", "password": "x"})
+    assert response.status_code == 403
+    assert "reload the page" in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("private-detail")
+
+    monkeypatch.setattr("console.audit.selectors.events", crash)
+    response = client_of(people.alice).get("/audit/")
+    assert response.status_code == 500
+    assert "private-detail" not in response.content.decode()
+    assert "Request id" in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_readyz_names_what_fails_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_disk", lambda: "ok")  # of the machine that runs the tests
+
+    def broken() -> None:
+        raise ConnectionError("redis://:hush-hush@127.0.0.1:1/0 refused")
+
+    assert Client().get("/readyz").json() == {
+        "ready": True,
+        "checks": {"database": "ok", "broker": "ok", "disk": "ok"},
+    }
+    monkeypatch.setattr(health, "_broker", broken)
+    response = Client().get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["checks"]["broker"] == "failed: ConnectionError"
+    assert "hush-hush" not in response.content.decode()
+
+
+def test_healthz_asks_no_database() -> None:
+    assert Client().get("/healthz").status_code == 200  # no `db` fixture: a query would raise
+
+
+@pytest.fixture
+def own_providers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    providers: list[Any] = []
+    monkeypatch.setattr(banners, "_providers", providers)
+    return providers
+
+
+@pytest.mark.django_db
+def test_banners_stand_on_every_page_and_cannot_break_one(
+    people: Cast, own_providers: list[Any]
+) -> None:
+    def broken(_viewer: object) -> Banner:
+        raise RuntimeError
+
+    simulated = Banner("simulated", "warning", "Simulated workers.", "Numbers are not real.")
+    banners.register(broken)
+    banners.register(lambda _viewer: simulated)
+    banners.register(lambda _viewer: None)
+    for url in ("/profile/", "/audit/"):
+        response = client_of(people.charlie).get(url)
+        assert "Simulated workers." in response.content.decode()
+        assert response.context["simulated_workers"] is True
+    assert "Simulated workers." not in Client().get("/login/").content.decode()
+
+
+@pytest.mark.django_db
+def test_the_menu_shows_what_the_role_may_see_and_where_one_is(people: Cast) -> None:
+    html = client_of(people.charlie).get("/audit/").content.decode()
+    assert 'href="/audit/" aria-current="page"' in html
+    assert 'href="/playground/"' not in html
+    assert 'href="/playground/"' in client_of(people.ada).get("/audit/").content.decode()
+    assert 'class="skip-link' in html
+
+
+def test_the_menu_is_ordered_and_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(navigation, "_items", {})
+    navigation.register(navigation.NavItem("B", "b", "box", 2))
+    navigation.register(navigation.NavItem("A", "a", "box", 1))
+    navigation.register(navigation.NavItem("B2", "b", "box", 2))
+    assert [item.label for item in navigation.items()] == ["A", "B2"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2, "just now"),
+        (40, "40 s ago"),
+        (60, "1 minute ago"),
+        (7300, "2 hours ago"),
+        (200_000, "2 days ago"),
+        (-90, "in 1 minute"),
+    ],
+)
+def test_ago(seconds: int, text: str) -> None:
+    shown = emberline.ago(timezone.now() - timedelta(seconds=seconds))
+    assert f">{text}</time>" in shown
+    assert emberline.ago(None) == "never"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB")],
+)
+def test_bytes(number: int | None, text: str) -> None:
+    assert emberline.bytes_(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.0123, "12 ms"),
+        (0.9996, "1.0 s"),
+        (9.99, "10 s"),
+        (59.6, "1 min"),
+        (75, "1 min 15 s"),
+        (3600, "1 h"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_duration(seconds: float | None, text: str) -> None:
+    assert emberline.duration(seconds) == text
+
+
+def test_phase_badge_speaks_and_escapes() -> None:
+    html = Template("{% phase_badge phase reason %}").render(
+        Context({"phase": "Degraded", "reason": '"><script>'})
+    )
+    assert '<span class="visually-hidden">Phase: </span>Degraded' in html
+    assert "<script>" not in html
+    assert 'aria-hidden="true"' in html
+
+
+def test_every_icon_named_is_in_the_sprite() -> None:
+    import re
+    from pathlib import Path
+
+    from django.conf import settings
+
+    sprite = Path(finders.find("vendor/tabler/icons.svg")).read_text()
+    named = {item.icon for item in navigation.items()} | {
+        icon for _, icon in emberline._PHASES.values()
+    }
+    for template in (settings.BASE_DIR / "templates").rglob("*.html"):
+        named |= set(re.findall(r'{% icon "([a-z0-9-]+)"', template.read_text()))
+        named |= set(re.findall(r'icon_name="([a-z0-9-]+)"', template.read_text()))
+    missing = sorted(name for name in named if f'id="icon-{name}"' not in sprite)
+    assert missing == []
+
+
+def test_static_names_without_collectstatic_stay_plain() -> None:
+    storage = HashedStorage()
+    assert storage.url("vendor/htmx/htmx.min.js") == "/static/vendor/htmx/htmx.min.js"
+    assert Client().get("/static/vendor/htmx/htmx.min.js").status_code == 200
+
+
+def test_vendored_files_bring_their_licence_and_no_source_map() -> None:
+    from pathlib import Path
+
+    vendor = Path(finders.find("vendor/README.md")).parent
+    for folder in ("tabler", "htmx", "plotly"):
+        assert (vendor / folder / "LICENSE").read_text().strip()
+    assert list(vendor.rglob("*.map")) == []
+    for file in (*vendor.rglob("*.js"), *vendor.rglob("*.css")):
+        assert "sourceMappingURL" not in file.read_text(), file.name
+
+
+def test_htmx_history_and_boost_get_the_whole_page() -> None:
+    from console.web import responses
+
+    def request(**headers: str) -> HttpRequest:
+        made = HttpRequest()
+        made.META = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
+        return made
+
+    assert responses.asked(request(hx_request="true"))
+    assert not responses.asked(request())
+    assert not responses.asked(request(hx_request="true", hx_boosted="true"))
+    assert not responses.asked(request(hx_request="true", hx_history_restore_request="true"))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("shown", ["http://[", "http://evil.example/there", ""])
+def test_no_header_breaks_the_way_to_the_login(shown: str) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": shown}
+    answer = Client().get("/endpoints/", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["HX-Redirect"].startswith("/login/?next=%2F")
+    assert "evil" not in answer.headers["HX-Redirect"]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (9999, "9,999"),
+        (12345, "12.3 k"),
+        (999_999, "1000 k"),
+        (1_234_567, "1.23 M"),
+        (5e9, "5.00 G"),
+    ],
+)
+def test_large_numbers_are_short(number: float | None, shown: str) -> None:
+    assert emberline.quantity(number) == shown

@@ -1,0 +1,126 @@
+"""Quick search, Settings and About; the menu's order and headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from console.accounts.models import Membership, Team, User
+from console.web import about
+from console.web.shell import cards, navigation, search
+from console.web.shell.cards import Card, Fact
+from tests.support.console import make_endpoint
+from tests.support.people import Cast, client_of
+
+pytestmark = pytest.mark.django_db
+PART = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def broken() -> Iterator[None]:
+    """A room whose every word fails."""
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no")
+
+    search.register(fail)
+    cards.register(Card("x-broken", "Broken", "It fails.", 1, fail))
+    yield
+    search._finders.remove(fail)
+    cards._cards.pop("x-broken")
+
+
+def hits(client: Any, text: str) -> list[str]:
+    page = client.get("/search/", {"q": text}, headers=PART).content.decode()
+    return re.findall(r'<a [^>]*href="([^"]+)"', page)
+
+
+def test_things_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
+    for name in ("demo", "other-demo", "chat"):
+        make_endpoint(name)
+    ada = client_of(people.ada)
+    assert hits(ada, "dem") == ["/endpoints/demo/", "/endpoints/other-demo/"], "beginnings first"
+    assert hits(ada, "demo lo") == ["/endpoints/demo/logs/"]
+    assert hits(ada, "demo conf") == ["/endpoints/demo/configuration/"]
+    assert "/costs/" in hits(ada, "COST")
+    assert hits(ada, "smollm")[0] == "/endpoints/chat/", "by the model, too"
+    for nothing in ("", "  ", "\0", "zzz", "%", "_" * 5000, "demo zzz qqq"):
+        assert hits(ada, nothing) == [], nothing
+    whole = ada.get("/search/?q=chat").content.decode()
+    assert "<html" in whole
+    assert 'href="/endpoints/chat/"' in whole
+    assert "&lt;b&gt;" in ada.get("/search/?q=<b>").content.decode()
+
+
+def test_only_what_one_may_see_is_found(people: Cast) -> None:
+    make_endpoint("demo")
+    team = Team.objects.create(name="Blue", slug="blue")
+    bob = User.objects.create_user("bob", password="x", role="member")
+    Membership.objects.create(team=team, user=bob, role="viewer", source="hand")
+    assert hits(client_of(bob), "demo") == []
+    assert hits(client_of(bob), "demo lo") == []
+    assert "/sign-on/" not in hits(client_of(bob), "sign-on")
+    assert "/sign-on/" in hits(client_of(people.ada), "sign-on")
+
+
+def test_a_room_that_fails_takes_no_other_with_it(people: Cast, broken: None) -> None:
+    make_endpoint("demo")
+    ada = client_of(people.ada)
+    assert hits(ada, "demo") == ["/endpoints/demo/"]
+    text = ada.get("/settings/").content.decode()
+    assert "could not be found out" in text
+    assert "Retention" in text
+
+
+def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings: Any) -> None:
+    text = client_of(people.charlie).get("/settings/").content.decode()
+    for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "This installation"):
+        assert words in text
+    assert "/clusters/" in text
+    from dashboards.card import _address
+
+    assert _address("http://me:secret@prom.example:9090/x") == "http://prom.example:9090"
+    assert _address("") == ""
+
+
+def test_a_card_for_admins_is_for_admins(people: Cast) -> None:
+    card = Card("x-admin", "Only admins", "", 1, lambda _: (Fact("a", "b"),), role="admin")
+    cards.register(card)
+    try:
+        assert b"Only admins" in client_of(people.ada).get("/settings/").content
+        assert b"Only admins" not in client_of(people.charlie).get("/settings/").content
+    finally:
+        cards._cards.pop("x-admin")
+
+
+def test_about_tells_versions_and_licences(people: Cast) -> None:
+    text = client_of(people.ada).get("/about/").content.decode()
+    for words in ("Python", "Django", "htmx.org", "0BSD", "@tabler/icons", "SQLite", "celery"):
+        assert words in text, words
+    less = client_of(people.charlie).get("/about/").content.decode()
+    assert "Python packages installed" in text
+    assert "Python packages installed" not in less
+    assert len(about.browser_files()) >= 4, "every vendored package of the list"
+
+
+def test_the_menu_has_headings_in_their_order(people: Cast) -> None:
+    text = client_of(people.ada).get("/audit/").content.decode()
+    headings = re.findall(r'class="nav-section"[^>]*>([^<]+)<', text)
+    assert headings == ["Traffic", "Numbers", "Machines", "Administration"]
+    orders = [item.order for item in navigation.items()]
+    assert orders == sorted(orders)
+    assert text.count('class="nav-link active"') == 1
+
+
+def test_a_page_below_anothers_address_is_its_own(people: Cast) -> None:
+    item = navigation.NavItem("Followed", "endpoints:followed", "eye", 21)
+    navigation.register(item)
+    try:
+        text = client_of(people.ada).get("/endpoints/followed/").content.decode()
+    finally:
+        navigation._items.pop(item.url_name)
+    (active,) = re.findall(r'class="nav-link active" href="([^"]+)"', text)
+    assert active == "/endpoints/followed/"

@@ -1,0 +1,174 @@
+"""Every URL by every method, for everybody who might ask: each gets the answer which is due.
+
+Views which other rooms add later are found here: a list which forgot its viewer shows the canary.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console.accounts import credentials
+from console.accounts.models import ApiToken, User
+from tests.support.people import Cast, client_of
+from tests.support.teams import CANARY, NOBODYS, OURS, Teams
+from tests.support.urlwalk import BEARER, OPEN, Place, places
+
+METHODS = ("get", "post", "put", "patch", "delete")
+WRITES = METHODS[1:]
+PAGES = ("/api/v1/docs/", "/api/v1/docs/try/")  # below /api/, and for people
+# About oneself, or how to log in: whoever has an account may.
+ONESELF = re.compile(
+    r"^/(login|logout|profile|accounts|signon|about)/|^/api/v1/(me|profile|sessions|tokens)/|^/healthz|^/readyz"
+)
+
+
+def _asked(client: Client, method: str, path: str, headers: Any = None) -> Any:
+    more = {} if method == "get" else {"data": {}, "content_type": "application/json"}
+    return getattr(client, method)(path, headers=headers, **more)
+
+
+def _others(found: list[Place]) -> list[Place]:
+    return [one for one in found if one.path not in OPEN | BEARER and not ONESELF.match(one.path)]
+
+
+def _read(response: Any) -> str:
+    """A stream is not waited for."""
+    if response.streaming:
+        response.close()
+        return ""
+    return str(response.content.decode("utf-8", "replace"))
+
+
+def _bearer(user: User, **limits: Any) -> dict[str, str]:
+    clear, prefix, digest = credentials.make()
+    facts = {"role": "admin", "name": prefix, **limits}
+    ApiToken.objects.create(user=user, prefix=prefix, sha256=digest, **facts)
+    return {"authorization": f"Bearer {clear}"}
+
+
+def test_who_has_no_right_gets_nothing_but_pages_about_themselves(world: Teams) -> None:
+    client, wrong = client_of(world.nora), []
+    for place in _others(places(endpoint=CANARY)):
+        due = (404,) if "endpoint" in place.about else (403,)
+        for method in METHODS:
+            response = _asked(client, method, place.path)
+            if response.status_code not in due:
+                wrong.append(f"{method} {place.path} {response.status_code}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint"), [("erin", CANARY), ("gina", NOBODYS), ("frank", "absent")]
+)
+def test_what_is_another_teams_or_nobodys_is_not_there(
+    world: Teams, name: str, endpoint: str
+) -> None:
+    client, wrong = client_of(getattr(world, name)), []
+    for place in places(endpoint=endpoint):
+        for method in METHODS if "endpoint" in place.about else ():
+            response = _asked(client, method, place.path)
+            if response.status_code != 404:
+                wrong.append(f"{method} {place.path} {response.status_code}")
+    assert wrong == []
+
+
+def test_a_token_for_one_team_knows_nothing_of_others(world: Teams, people: Cast) -> None:
+    """Not even an admin's."""
+    headers, wrong = _bearer(people.ada, team=world.ours), []
+    found = [one for one in places(endpoint=CANARY) if one.path.startswith("/api/")]
+    for place in _others(found):
+        for method in METHODS:
+            response = _asked(Client(), method, place.path, headers)
+            body = _read(response)
+            if "endpoint" in place.about and response.status_code != 404:
+                wrong.append(f"{method} {place.path} {response.status_code}")
+            if method == "get" and "endpoint" not in place.about and CANARY in body:
+                wrong.append(f"{method} {place.path} shows the canary")
+    assert wrong == []
+
+
+def test_another_teams_endpoint_is_named_nowhere(world: Teams) -> None:
+    client, shown = client_of(world.gina), []
+    for place in places(endpoint=OURS):
+        for path in (place.path, f"{place.path}?endpoint={NOBODYS}&name={NOBODYS}&q=kan"):
+            body = _read(client.get(path))
+            if CANARY in body or (NOBODYS in body and "?" not in path):
+                shown.append(path)
+    assert shown == []
+
+
+def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(world: Teams, people: Cast) -> None:
+    erin, ada, wrong = client_of(world.erin), client_of(people.ada), []
+    for place in places(endpoint=OURS):
+        if place.about == {"endpoint"}:
+            hers, due = (who.get(place.path).status_code for who in (erin, ada))
+            if hers != due:
+                wrong.append(f"{place.path} {hers} instead of {due}")
+    assert wrong == []
+
+
+def test_a_teams_viewer_writes_nowhere(world: Teams) -> None:
+    client, wrote = client_of(world.frank), []
+    for place in _others(places(endpoint=OURS)):
+        for method in WRITES:
+            response = _asked(client, method, place.path)
+            if response.status_code not in (403, 404, 405) and not HARMLESS.search(place.path):
+                wrote.append(f"{method} {place.path} {response.status_code}")
+    assert wrote == []
+
+
+# Asks a router where a prompt would go, or writes code to copy: nothing is sent or remembered.
+# What one wants to see of a list is one's own.
+HARMLESS = re.compile(r"/(explain|code)/$|^/(endpoints/columns|overview/guide)/$")
+
+
+def test_an_operator_of_a_team_changes_nothing_of_the_platform(world: Teams) -> None:
+    """Where the role in some team will do is a short list, and each of it asks for which."""
+    client, wrote = client_of(world.erin), []
+    for place in _others(places(endpoint=OURS)):
+        harmless = FOR_SOME_TEAM.match(place.path) or HARMLESS.search(place.path)
+        for method in WRITES if "endpoint" not in place.about else ():
+            response = _asked(client, method, place.path)
+            if response.status_code not in (403, 404, 405) and not harmless:
+                wrote.append(f"{method} {place.path} {response.status_code}")
+    assert wrote == []
+
+
+FOR_SOME_TEAM = re.compile(
+    r"^/endpoints/(new|import|bulk)/|^/overview/proof/$|^/(api/v1/key-|keys/)groups/"
+    r"|^/api/v1/(endpoints|endpoints/apply|fit|preview|silences|budgets)/$|^/alerts/silences/new/$"
+    r"|^/costs/budgets/new/$"
+)
+
+
+@pytest.mark.parametrize("state", ["expired", "revoked", "inactive", "nonsense"])
+def test_a_token_that_is_no_more_opens_nothing(world: Teams, people: Cast, state: str) -> None:
+    past = timezone.now() - timedelta(seconds=1)
+    headers = _bearer(people.ada, expires_at=past if state == "expired" else None)
+    if state == "revoked":
+        ApiToken.objects.all().delete()
+    if state == "inactive":
+        User.objects.filter(pk=people.ada.pk).update(is_active=False)
+    if state == "nonsense":
+        headers = {"authorization": "Bearer emb_" + "x" * 40}
+    wrong = []
+    for place in _others(places(endpoint=OURS)):
+        if place.path.startswith("/api/") and place.path not in PAGES:
+            for method in ("get", "post"):
+                status = _asked(Client(), method, place.path, headers).status_code
+                if status != 401:
+                    wrong.append(f"{method} {place.path} {status}")
+    assert wrong == []
+
+
+def test_who_was_deactivated_is_out_at_once(world: Teams) -> None:
+    client = client_of(world.erin)
+    User.objects.filter(pk=world.erin.pk).update(is_active=False)
+    for place in _others(places(endpoint=OURS)):
+        assert client.get(place.path).status_code in (302, 401), place.path

@@ -1,0 +1,68 @@
+"""A small console in which everything is called "demo", so that a walk over the URLs finds it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from cachetier import actions as tiers
+from console.catalogue import actions as catalogue
+from console.clusters.models import Cluster, ClusterStatus
+from console.people import team_actions
+from console.people import token_actions as accounts
+from dashboards.alerts.cluster_objects import actions as alert_objects
+from dashboards.alerts.cluster_objects import reconciler as alert_keeping
+from dashboards.alerts.notify import receivers, silences
+from dashboards.prometheus.sources import actions as sources
+from endpoints import actions
+from endpoints.keys import actions as keys_actions
+from endpoints.keys import usage
+from tests.support.endpoints.world import World
+from tests.support.people import Cast, cast
+
+SPEC: dict[str, Any] = {
+    "name": "demo",
+    "model": "smollm2-135m-instruct",
+    "engine": "simulated",
+    "replicas": 2,
+    "routing": {"enabled": True, "strategy": "prefixaware"},
+    "resources": {"cpus": 0.1, "memory_gib": 0.5, "gpus": 0},
+}
+
+
+@pytest.fixture
+def furnished(transactional_db: None) -> Cast:
+    """People, and one of each thing a page shows."""
+    shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+    people = cast()
+    endpoint = actions.create(people.alice, SPEC)
+    World().until(endpoint, "Ready")
+    actions.scale(people.alice, "demo", 3)
+    World().until(endpoint, "Ready")
+    terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
+    made = keys_actions.create(people.alice, "demo", "chat-app", terms)
+    counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
+    told = {"instance": "r1", "keys": {str(made.key.pk): counts}}
+    usage.take(endpoint, told, timezone.now())
+    keys_actions.save_group(people.alice, None, "all chats", ["demo"])
+    tiers.create(people.alice, "demo", {})
+    catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
+    ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
+    alert_objects.change(people.ada, "demo", {"rules": True, "labels": {"release": "demo"}})
+    alert_keeping.keep(str(Cluster.objects.get().pk))  # there is no such cluster: it says so
+    away = {"url": "http://127.0.0.1:9", "auth": "bearer", "secret": "t", "cluster": "demo"}
+    sources.add(people.ada, "demo", away)
+    sources.test(people.ada, "demo")
+    accounts.create_token(people.ada, "ci", "viewer", days=30)
+    team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
+    team_actions.set_member(people.ada, "demo", "charlie", "operator")
+    mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
+    receivers.create(people.ada, mail)
+    receivers.try_out(people.ada, "demo")
+    wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
+    silences.create(people.alice, wish)
+    return people
