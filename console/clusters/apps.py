@@ -15,7 +15,7 @@ class ClustersConfig(AppConfig):
             checks,
             finding,
         )
-        from console.vault import (  # noqa: F401
+        from console.vault import (
             key_rotation,
         )
         from console.web.shell import cards, navigation

@@ -19,7 +19,7 @@ class WebConfig(AppConfig):
             pages_found,
             url_converters,
         )
-        from console.web.shell import (  # noqa: F401
+        from console.web.shell import (
             cards,
             navigation,
             search,
