@@ -86,7 +86,7 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
             if at(one.cold, 0.95) > asked.limit_ms or one.faults:
                 slow.append(" ".join(label.split()))
             if not asked.short and any(
-                span.step_s % family.every_s == 0 for family in queries.kept.FAMILIES
+                span.step_s % family.every_s == 0 for family in queries.recording_rules.FAMILIES
             ):
                 # The same numbers out of every sample, as without the rules for long ranges.
                 with patch.object(queries.kept, "FAMILIES", ()):

@@ -26,7 +26,7 @@ from bench.fleet.hardware import LLAMA_70B
 from cachetier.engine.memory.admission import Admission
 from cachetier.engine.policies import POLICIES, make
 from cachetier.engine.store import EvictionReason
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 Chain = Sequence[bytes]

@@ -34,8 +34,7 @@ from statistics import median
 
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
 from cachetier.client.address import Address
-from cachetier.client.connection import Connection, ReplyError, command
-from cachetier.client.errors import CacheError
+from cachetier.client.connection import CacheError, Connection, ReplyError, command
 from cachetier.wire import arena as wire
 from tests.support.waiting import until
 

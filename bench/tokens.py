@@ -24,10 +24,9 @@ import uvloop
 
 from routing.engine.kv import chain
 from routing.engine.tokens import requests
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import Outcome, TokensConfig, TokenService
-from routing.engine.tokens.tokenizer import load
+from routing.engine.tokens.tokenizer import Local, load
 
 CHAT = b"/v1/chat/completions"
 _TEXT = """

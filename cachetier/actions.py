@@ -13,13 +13,12 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from cachetier import machine, node_admin, tasks, usage
-from cachetier.choices import DEFAULT_TIER
-from cachetier.errors import Problem, Refused
+from cachetier import node_admin, selectors, signals, tasks
 from cachetier.models import CacheTier, CacheTierStatus
 from cachetier.tier import spec as tier_spec
-from cachetier.tier.spec import TierSpec
-from console.accounts.local import row
+from cachetier.tier.lifecycle import DEFAULT_TIER
+from cachetier.tier.spec import Problem, Refused, TierSpec
+from console.accounts.credentials import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
@@ -42,7 +41,7 @@ def ensure_default_tier() -> CacheTier:
     if found is not None:
         return found
     where = clusters.default_cluster()
-    most = TierSpec().memory_bytes if where else machine.room().memory_bytes
+    most = TierSpec().memory_bytes if where else selectors.room().memory_bytes
     spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, most), cluster=where)
     try:
         return _create(None, DEFAULT_TIER, spec)
@@ -54,7 +53,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
     """A tier of that name; what `data` leaves out is as `TierSpec` has it."""
     require(actor, "operator")
     checked = tier_spec.check_name(name)
-    spec = tier_spec.create(data, machine.room())
+    spec = tier_spec.create(data, selectors.room())
     try:
         return _create(actor, checked, spec)
     except IntegrityError:
@@ -83,7 +82,7 @@ def change(
         tier = _locked(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         before = tier.spec
-        wanted = tier_spec.change(before, data, machine.room())
+        wanted = tier_spec.change(before, data, selectors.room())
         changes = tier_spec.changed(before, wanted)
         if not changes:
             return tier
@@ -128,7 +127,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
     with transaction.atomic():
         tier = _locked(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
-        used_by = usage.users(name)
+        used_by = signals.users(name)
         if used_by:
             raise Refused(
                 Problem(

@@ -9,14 +9,14 @@ class CachetierConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from cachetier import finding, selectors
-        from console.clusters import usage
+        from cachetier import selectors
+        from console.clusters import related_objects
         from console.core import outbound
         from console.web.shell import navigation
         from console.web.shell.search import register
 
-        register(finding.find)
+        register(selectors.find)
 
         navigation.register(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
-        usage.register(selectors.by_cluster)
+        related_objects.register_usage(selectors.by_cluster)
         outbound.register_admin_addresses(lambda: [one.address for one in selectors.targets()])

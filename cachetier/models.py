@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from cachetier.choices import Phase
+from cachetier.tier.lifecycle import Phase
 from cachetier.tier.spec import GIB, POLICIES, TierSpec
 from console.claims import Desired, Observed
 

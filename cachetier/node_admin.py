@@ -8,13 +8,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
+from django.conf import settings
 
-from cachetier.credentials import password_file
+from console.core.environment import own_secret
 from console.core.fetch import fetch
+from console.provisioners.base import ReplicaObservation
+
+
+def password_file() -> Path:
+    """Its path; the file exists (mode 0600) when this returns, unless it was given to us."""
+    path: Path = settings.EMBERLINE.l2_password_file
+    own_secret(path, 32)
+    return path
+
+
+def node_list_file(tier: str) -> Path:
+    """Where workers read which nodes a tier has (see `node_list`)."""
+    path: Path = settings.EMBERLINE.var / "cache" / f"{tier}.nodes"
+    return path
+
 
 FLUSH_DEADLINE_S = 5.0
 _MAX_BYTES = 1024**2
@@ -68,3 +85,31 @@ def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return 0, {}
     return (status, said) if isinstance(said, dict) else (0, {})
+
+
+def list_url(path: Path, copies: int) -> str:
+    """What a worker is told (see cachetier.client.node_list)."""
+    suffix = "" if copies == 1 else f"?replicas={copies}"
+    return f"file://{path}{suffix}"
+
+
+def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
+    """The nodes that belong to the tier and have an address, ready or not: one that restarts keeps
+    its place, since moving its keys away and back would cost more than missing them."""
+    return [
+        f"redis://{urlsplit(replica.urls[port]).netloc}/0?name={replica.name}"
+        for replica in sorted(replicas, key=lambda one: one.index)
+        if replica.index < wanted and replica.urls.get(port)
+    ]
+
+
+def write(path: Path, found: list[str]) -> bool:
+    """Whether the file had to be changed."""
+    text = "".join(f"{line}\n" for line in found)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+    return True

@@ -17,13 +17,12 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cachetier import node_admin, node_list
-from cachetier.choices import Phase
-from cachetier.credentials import node_list_file, password_file
+from cachetier import node_admin
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
+from cachetier.node_admin import node_list_file, password_file
 from cachetier.signals import tier_changed
 from cachetier.tier import node_stats
-from cachetier.tier.lifecycle import Verdict, judge
+from cachetier.tier.lifecycle import Phase, Verdict, judge
 from cachetier.tier.node_spec import (
     ADMIN_PORT,
     RESP_PORT,
@@ -105,7 +104,7 @@ def _nodes(facts: NodeFacts) -> WorkloadSpec:
 def _url(tier: CacheTier) -> str:
     """Where workers find the nodes: a file on this machine, a name on a cluster."""
     if not tier.cluster:
-        return node_list.list_url(node_list_file(tier.name), tier.copies)
+        return node_admin.list_url(node_list_file(tier.name), tier.copies)
     facts = NodeFacts(tier.name, tier.spec, password_file())
     return nodes_url(facts, clusters.namespace(tier.cluster, tier.namespace))
 
@@ -159,7 +158,7 @@ def _write(
         "message": verdict.message,
         "observed_generation": tier.generation,
     }
-    listed = [] if tier.cluster else node_list.lines(seen.replicas, RESP_PORT, tier.node_count)
+    listed = [] if tier.cluster else node_admin.lines(seen.replicas, RESP_PORT, tier.node_count)
     if seen.ready():
         fields["url"] = _url(tier)
     if verdict.phase != before.phase:
@@ -169,7 +168,7 @@ def _write(
         if not held.write(**fields):
             return False
         if listed:  # written under the claim, so that an old pass cannot undo a newer one's
-            node_list.write(node_list_file(tier.name), listed)
+            node_admin.write(node_list_file(tier.name), listed)
         known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
             _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))

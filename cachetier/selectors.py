@@ -5,23 +5,43 @@ Promises plain values, and a number of queries that does not grow with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
+from django.conf import settings
 from django.db.models import QuerySet
+from django.urls import reverse
 
-from cachetier import usage
-from cachetier.choices import DEFAULT_TIER, Phase, Reason
-from cachetier.credentials import password_file
+from cachetier import signals
 from cachetier.models import CacheNode, CacheTier
+from cachetier.node_admin import password_file
 from cachetier.tier.advice import WhatIf, merged, what_if
 from cachetier.tier.curve_chart import Drawing, draw
+from cachetier.tier.lifecycle import DEFAULT_TIER, Phase, Reason
 from cachetier.tier.node_stats import Namespace, NodeStats
+from cachetier.tier.spec import Room
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters
+from console.web.shell.search import EACH, Hit
+
+# A tier beside workers on one machine must leave them room.
+_SHARE_OF_MEMORY = 0.75
+_SHARE_OF_DISK = 0.8
+
+
+def room() -> Room:
+    var = settings.EMBERLINE.var
+    var.mkdir(parents=True, exist_ok=True)
+    return Room(
+        memory_bytes=int(psutil.virtual_memory().total * _SHARE_OF_MEMORY),
+        disk_bytes=int(psutil.disk_usage(str(var)).free * _SHARE_OF_DISK),
+        clusters=frozenset(clusters.names()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +158,7 @@ def tier_clusters() -> dict[str, str]:
 
 
 def by_cluster() -> dict[str, list[str]]:
-    """Who of us uses a cluster, as `console.clusters.usage` asks; also what is being deleted."""
+    """Who of us uses a cluster, as `console.clusters.related_objects` asks; also what is being deleted."""
     found: dict[str, list[str]] = {}
     for name, cluster in CacheTier.objects.values_list("name", "cluster"):
         where = cluster or clusters.default_cluster()
@@ -169,7 +189,7 @@ def numbers(tier: CacheTier) -> Numbers:
 
 def users_seen(viewer: Somebody) -> dict[str, list[str]]:
     """Who uses each tier, in the words the viewer may read."""
-    return {name: gate.shown(users, viewer) for name, users in usage.by_tier().items()}
+    return {name: gate.shown(users, viewer) for name, users in signals.by_tier().items()}
 
 
 def summaries(viewer: Somebody = None) -> list[Summary]:
@@ -202,3 +222,18 @@ def targets() -> Iterator[TargetNode]:
 def _sum(nodes: list[CacheNode], name: str) -> float | None:
     values = [node.stats[name] for node in nodes if name in node.stats]
     return sum(values) if values else None
+
+
+def find(_viewer: Any, text: str) -> Sequence[Hit]:
+    """Tiers belong to the platform: whoever may search at all may see them."""
+    rows = tiers().filter(name__icontains=text)[:EACH]
+    return [
+        Hit(
+            "cache tier",
+            row.name,
+            reverse("cachetier:tier", args=[row.name]),
+            "stack-2",
+            str(row.shown_phase),
+        )
+        for row in rows
+    ]

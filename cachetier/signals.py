@@ -4,5 +4,14 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
+from console.core.registry import Users
+
 # Sent after commit, with `tier` (its name), when where or whether a tier serves has changed.
 tier_changed = Signal()
+
+
+_users = Users()
+register = _users.register
+unregister = _users.unregister
+by_tier = _users.by_name
+users = _users.of

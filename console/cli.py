@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from console.client import Client
-from console.commandline import exits, parser, profiles, running
+from console.commandline import context, parser, profiles
 from console.commandline.context import Here, Wrong
 
 _NO_CONSOLE = (
@@ -37,18 +37,18 @@ def _run(words: list[str]) -> int:
     options: dict[str, Any] = {**vars(typed.parse_args(words)), "parser": typed}
     try:
         if options["room"] in _OWN:
-            ended = running.run(options, _nobody, sys.stdout, sys.stderr)
+            ended = context.run(options, _nobody, sys.stdout, sys.stderr)
         else:
             ended = _asked(options)
     except Wrong as error:
-        ended = running.Ended(str(error), error.exit_code, ok=False)
+        ended = context.Ended(str(error), error.exit_code, ok=False)
     if ended.text:
         (sys.stdout if ended.ok else sys.stderr).write(f"{ended.text}\n")
     sys.stdout.flush()
     return ended.exit_code
 
 
-def _asked(options: dict[str, Any]) -> running.Ended:
+def _asked(options: dict[str, Any]) -> context.Ended:
     found = profiles.target(options, os.environ)
     if found is None:
         return _here(options)
@@ -58,15 +58,15 @@ def _asked(options: dict[str, Any]) -> running.Ended:
     def connect() -> Client:
         return Client(profile.url, profile.token, ca_file=profile.ca_file)
 
-    return running.run(options, connect, sys.stdout, sys.stderr)
+    return context.run(options, connect, sys.stdout, sys.stderr)
 
 
-def _here(options: dict[str, Any]) -> running.Ended:
+def _here(options: dict[str, Any]) -> context.Ended:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     try:
         import django
     except ModuleNotFoundError:
-        raise Wrong(_NO_CONSOLE, exits.USAGE) from None
+        raise Wrong(_NO_CONSOLE, context.USAGE) from None
     from console.core.environment import SettingError
     from console.launcher import runtime_environment
 
@@ -75,13 +75,13 @@ def _here(options: dict[str, Any]) -> running.Ended:
     try:
         django.setup()
     except SettingError as error:
-        raise Wrong(str(error), exits.USAGE) from None
+        raise Wrong(str(error), context.USAGE) from None
     from console import local_api
     from endpoints.commandline.local_machine import ThisMachine
 
     here: Here = ThisMachine()
     with local_api.without_request_log():
-        return running.run(options, local_api.client, sys.stdout, sys.stderr, here)
+        return context.run(options, local_api.client, sys.stdout, sys.stderr, here)
 
 
 def _nobody() -> Client:

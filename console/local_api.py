@@ -19,7 +19,7 @@ from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.http import HttpResponseBase
 
-from console.accounts.local import PROOF, PROOF_KEY
+from console.accounts.credentials import PROOF, PROOF_KEY
 from console.client import Client
 
 # An address that is always allowed; https, so that nothing sends it there.

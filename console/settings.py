@@ -12,7 +12,6 @@ from typing import Any
 
 import dj_database_url
 
-from console import mail
 from console.core import environment, outbound
 from console.signon import configuration as signon
 from console.signon.core import configuration as oidc
@@ -75,7 +74,7 @@ MIDDLEWARE = [
     "console.web.middleware.MeterMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "console.web.middleware.SecurityHeadersMiddleware",
-    "console.api.middleware.ConditionalMiddleware",
+    "console.api.preconditions.ConditionalMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -158,7 +157,7 @@ PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load(os.environ)
 OIDC_PROVIDERS = oidc.load(os.environ)
-MAIL = mail.load(os.environ)
+MAIL = environment.load_mail(os.environ)
 # As people reach the console, for links in messages; "" leaves the links out.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
 # django-allauth speaks OpenID Connect for us; its own pages and accounts are not in use.
@@ -178,7 +177,7 @@ _COOKIE = "__Host-emberline" if HTTPS else "emberline"
 SESSION_COOKIE_NAME = f"{_COOKIE}_session_{EMBERLINE.port}"
 CSRF_COOKIE_NAME = f"{_COOKIE}_csrf_{EMBERLINE.port}"
 DEVICE_COOKIE_NAME = f"{_COOKIE}_device_{EMBERLINE.port}"
-SESSION_ENGINE = "console.signon.sessions"
+SESSION_ENGINE = "console.signon.models"
 SESSION_COOKIE_AGE = int(SIGNON.longest.total_seconds())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -217,19 +216,19 @@ REST_FRAMEWORK: dict[str, Any] = {
         "console.api.access.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
-        "console.api.permissions.RolePermission",
+        "console.api.access.RolePermission",
         "console.api.query_validation.KnownParameters",
     ],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.Pages",
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "console.api.negotiation.Negotiation",
-    "DEFAULT_FILTER_BACKENDS": ["console.api.filters.Declared"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "console.api.content.Negotiation",
+    "DEFAULT_FILTER_BACKENDS": ["console.api.parameters.Declared"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.content.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,  # the schema describes; OPTIONS is refused
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.Described",
     "DEFAULT_THROTTLE_CLASSES": [
-        "console.api.throttling.AnonymousThrottle",
-        "console.api.throttling.CallerThrottle",
+        "console.api.access.AnonymousThrottle",
+        "console.api.access.CallerThrottle",
     ],
     "DEFAULT_THROTTLE_RATES": {"anonymous": "60/min", "caller": "1200/min"},
     "EXCEPTION_HANDLER": "console.api.exceptions.handle",
@@ -273,7 +272,7 @@ LOGGING = {
             "format": "{asctime} {levelname} {name} [{request_id}] {message}",
             "style": "{",
         },
-        "json": {"()": "console.logs.JsonFormatter"},
+        "json": {"()": "console.core.request_log.JsonFormatter"},
     },
     "handlers": {
         "stderr": {

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks

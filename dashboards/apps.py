@@ -9,19 +9,20 @@ class DashboardsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.telemetry import meters
-        from console.web import tabs
         from console.web.shell import cards, navigation
-        from dashboards import card, routes
-        from dashboards.cost import exposed
+        from dashboards.boards import page
+        from dashboards.costs import metrics
         from dashboards.overview import extensions
         from dashboards.prometheus import targets
 
-        routes.register()
+        page.register()
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
         navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
-        tabs.register(tabs.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40))
+        navigation.register_tabs(
+            navigation.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40)
+        )
         extensions.connect()
-        cards.register(card.CARD)
-        meters.also("web", exposed.Prices())
+        cards.register(extensions.CARD)
+        meters.also("web", metrics.Prices())
         meters.also("web", targets.Transitions())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from console.accounts.permissions import Somebody, allows
+from dashboards.boards.queries import Scope
 from dashboards.models import ProofRun
+from endpoints import teams
 from endpoints.models import Endpoint
 
 
@@ -13,3 +16,10 @@ def latest_proof(endpoint: Endpoint) -> ProofRun | None:
         .order_by("-created_at")
         .first()
     )
+
+
+def fleet(viewer: Somebody) -> Scope:
+    """All endpoints, for who has a role everywhere; else those of the viewer's teams."""
+    if allows(viewer, "viewer"):
+        return Scope()
+    return Scope(among=tuple(sorted(teams.names(viewer))))

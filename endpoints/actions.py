@@ -13,15 +13,16 @@ from typing import Any, Final
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.models import User
 from console.audit.record import record
 from console.claims import mark_due
-from endpoints import key_rows, teams
-from endpoints.beginning import first_status
+from endpoints import teams
 from endpoints.choices import AUTO_ROLLBACK
+from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, Revision
 from endpoints.owners import Owning, System, managed, owner_of
+from endpoints.reconcile.status import first_status
 from endpoints.refusals import (
     ConflictError,
     fixed_name,
@@ -31,9 +32,15 @@ from endpoints.refusals import (
     note_of,
     stale,
 )
-from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors, merge, not_an_object
+from endpoints.spec.endpoint_spec import (
+    EndpointSpec,
+    SpecErrors,
+    as_audit,
+    diff,
+    merge,
+    not_an_object,
+)
 from endpoints.spec.rules import check
-from endpoints.spec_diff import as_audit, diff
 from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()
@@ -56,7 +63,7 @@ def create(
             )
             EndpointStatus.objects.create(endpoint=endpoint, **first_status())
             _revise(actor, endpoint, "create", why)
-            key_rows.add_console_key(user_of(actor), endpoint)
+            storage.add_console_key(user_of(actor), endpoint)
             created = as_created(spec)
             record(user_of(actor), "create", target_of(endpoint), created, request_id, why)
             nudge(endpoint)

@@ -22,22 +22,23 @@ class EndpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.accounts import gate, usage
-        from console.web import banners, tabs, url_converters
-        from console.web.shell import cards, navigation
+        from console.accounts import gate
+        from console.people import team_actions
+        from console.web import url_converters
+        from console.web.shell import cards, context, navigation
         from console.web.shell.search import register
-        from endpoints import retention, shell_entries, teams
-        from endpoints.banner import simulated_banner
+        from endpoints import shell_entries, teams
         from endpoints.placement import cache_tiers, provisioner
+        from endpoints.shell_entries import simulated_banner
 
-        usage.register(teams.owned)
+        team_actions.register(teams.owned)
         gate.register(url_converters.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register(shell_entries.find)
-        cards.register(retention.CARD)
+        cards.register(shell_entries.CARD)
         for tab in _TABS:
-            tabs.register(tabs.Tab("endpoint", *tab))
-        banners.register(simulated_banner)
+            navigation.register_tabs(navigation.Tab("endpoint", *tab))
+        context.register(simulated_banner)
         cache_tiers.connect()
         provisioner.connect()

@@ -18,13 +18,20 @@ from console.clusters.selectors import default_cluster
 from endpoints import actions, teams
 from endpoints.actions import Actor
 from endpoints.manifests import advice, documents, exporter, field_paths, importer, objects, rules
-from endpoints.manifests.notes import Note
+from endpoints.manifests.objects import Note
 from endpoints.models import Endpoint
 from endpoints.refusals import name_taken, no_endpoint
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors, flatten, nest
+from endpoints.spec.endpoint_spec import (
+    Change,
+    EndpointSpec,
+    FieldError,
+    SpecErrors,
+    diff,
+    flatten,
+    nest,
+)
 from endpoints.spec.rules import check
 from endpoints.spec.validators import showable
-from endpoints.spec_diff import Change, diff
 
 NOT_SHOWN = frozenset({"manifest"})
 """What changes with it is shown field by field."""

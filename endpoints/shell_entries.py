@@ -11,10 +11,15 @@ from typing import Any
 from django.db.models import Case, IntegerField, Q, Value, When
 from django.db.models.fields.json import KT
 
-from console.web import tabs
+from console.accounts.permissions import Somebody
+from console.web.shell import navigation
+from console.web.shell.cards import Card, Fact
+from console.web.shell.context import Banner
 from console.web.shell.search import EACH, Hit
 from endpoints import selectors
 from endpoints.models import Endpoint
+from endpoints.reconcile.events import KEPT
+from endpoints.tasks import REVOKED_FOR
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
@@ -35,7 +40,7 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
         return []
     return [
         Hit("tab", f"{row.name}: {one['tab'].label}", one["url"], one["tab"].icon)
-        for one in tabs.of("endpoint", row.name, "")
+        for one in navigation.of("endpoint", row.name, "")
         if one["tab"].label.casefold().startswith(word)
     ]
 
@@ -48,3 +53,28 @@ def _named(viewer: Any, text: str) -> list[Endpoint]:
     found = selectors.endpoints(viewer).annotate(model_name=KT("spec__model"), begins=begins)
     named = found.filter(Q(name__icontains=text) | Q(model_name__icontains=text))
     return list(named.order_by("begins", "name")[:EACH])
+
+
+def simulated_banner(viewer: Somebody) -> Banner | None:
+    names = selectors.simulated_names(viewer)
+    if not names:
+        return None
+    shown = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
+    return Banner(
+        key="simulated",
+        level="warning",
+        title="Simulated workers",
+        text=f"No model computes behind {shown}: texts, times and hit rates are made up.",
+    )
+
+
+def facts(_viewer: Any) -> Sequence[Fact]:
+    return (
+        Fact("Events of an endpoint", f"the latest {KEPT}"),
+        Fact("Revisions", "all, as long as their endpoint"),
+        Fact("Revoked keys", f"their names for {REVOKED_FOR.days} days"),
+        Fact("Audit trail", "all, also of what is deleted"),
+    )
+
+
+CARD = Card("retention", "Retention", "What is kept, and for how long.", 50, facts)

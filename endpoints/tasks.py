@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from celery import shared_task
+from django.conf import settings
 from django.utils import timezone
 
 from console.claims import due
 from console.tasks import BaseTask
-from endpoints.models import EndpointStatus
+from endpoints.keys import storage, usage
+from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
+from endpoints.reconcile.events import KEPT
+
+REVOKED_FOR = timedelta(days=90)
+"""A revoked key's name is still wanted for a while, to read old decisions by."""
+
+
+def prune_all() -> None:
+    for endpoint_id in Endpoint.objects.values_list("pk", flat=True):
+        newest = EndpointEvent.objects.filter(endpoint=endpoint_id).order_by("-last_at", "-id")
+        kept = list(newest.values_list("pk", flat=True)[:KEPT])
+        EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
+    InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
+    usage.prune(timezone.now())
+    _remove_orphans()
+
+
+def _remove_orphans() -> None:
+    """Left by a creation that died after its file was written and before its commit."""
+    young = timezone.now() - timedelta(hours=1)
+    for path in (settings.EMBERLINE.secrets / "endpoints").glob("*.key"):
+        old = path.stat().st_mtime < young.timestamp()
+        if old and not Endpoint.objects.filter(name=path.stem).exists():
+            storage.remove_console_key(path.stem)
 
 
 @shared_task(base=BaseTask, name="endpoints.tasks.reconcile_endpoint")
@@ -26,6 +53,4 @@ def sweep() -> None:
 
 @shared_task(base=BaseTask, name="endpoints.tasks.prune")
 def prune() -> None:
-    from endpoints.pruning import prune_all
-
     prune_all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints import views_preview, views_teams
 from endpoints.controller import views as controller_views
 from endpoints.pages.detail import cluster_views, context, tabs, views
 from endpoints.pages.editor import feedback, manifests
@@ -24,9 +23,9 @@ urlpatterns = [
     path("followed/<uuid:follow_id>/remove/", controller_views.remove, name="unfollow"),
     path("import/", manifests.import_manifests, name="import"),
     path("new/look/", feedback.new, name="look-new"),
-    path("new/preview/", views_preview.typed, name="preview-typed"),
+    path("new/preview/", feedback.typed, name="preview-typed"),
     path("<endpoint:name>/", views.detail, name="detail"),
-    path("<endpoint:name>/preview/", views_preview.stored, name="preview"),
+    path("<endpoint:name>/preview/", feedback.stored, name="preview"),
     path("<endpoint:name>/manifest/", manifests.manifest, name="manifest"),
     path("<endpoint:name>/head/", tabs.head, name="head"),
     path("<endpoint:name>/workers/", tabs.workers, name="workers"),
@@ -45,10 +44,10 @@ urlpatterns = [
     path("<endpoint:name>/drift/adopt/", cluster_views.adopt, name="drift-adopt"),
     path("<endpoint:name>/edit/", editor_views.edit, name="edit"),
     path("<endpoint:name>/edit/look/", feedback.change, name="look"),
-    path("<endpoint:name>/edit/preview/", views_preview.typed_change, name="preview-change"),
+    path("<endpoint:name>/edit/preview/", feedback.typed_change, name="preview-change"),
     path("<endpoint:name>/clone/", editor_views.clone, name="clone"),
     path("<endpoint:name>/scale/", views.scale, name="scale"),
-    path("<endpoint:name>/move/", views_teams.move, name="move"),
+    path("<endpoint:name>/move/", tabs.move, name="move"),
     path("<endpoint:name>/pause/", views.pause, name="pause"),
     path("<endpoint:name>/resume/", views.resume, name="resume"),
     path("<endpoint:name>/delete/", views.delete, name="delete"),

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors

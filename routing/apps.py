@@ -16,7 +16,6 @@ class RoutingConfig(AppConfig):
         from console.clusters import selectors as clusters
         from console.core import outbound
         from console.provisioners.base import Provisioner
-        from console.web import tabs
         from console.web.shell import navigation
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
@@ -36,8 +35,12 @@ class RoutingConfig(AppConfig):
         )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
-        tabs.register(tabs.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))
+        navigation.register_tabs(
+            navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 30)
+        )
         navigation.register(
             navigation.NavItem("Playground", "playground:index", "message", 25, role="operator")
         )
-        tabs.register(tabs.Tab("endpoint", "Playground", "playground:endpoint", "message", 35))
+        navigation.register_tabs(
+            navigation.Tab("endpoint", "Playground", "playground:endpoint", "message", 35)
+        )

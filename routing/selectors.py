@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 from django.core.cache import cache
 from django.utils import timezone
 
+from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
-from routing import choices
+from routing.analysis import choices, replay
 from routing.analysis import prefixes as prefix_groups
 from routing.analysis.kv_index import KvIndex, read_index
 from routing.deployment import admin_client, router_replies
@@ -318,3 +319,45 @@ def _number(value: Any) -> float | None:
 def _whole(value: Any) -> int | None:
     number = _number(value)
     return int(number) if number is not None else None
+
+
+REPLAYED = 200
+"""Decisions, newest first: showing a record costs the router some work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    outcomes: tuple[replay.Outcome, ...]
+    requests: int
+    error: str
+    note: str
+
+
+def of(endpoint: Endpoint) -> Preview:
+    asked = decisions(endpoint, REPLAYED)
+    records = [decision.raw for decision in asked.found]
+    # What was decided under an earlier strategy is no measure of the present one.
+    strategy = endpoint.parsed.routing.effective_strategy
+    same = [record for record in records if record.get("strategy") == strategy]
+    outcomes = replay.compare(same, strategy)
+    return Preview(tuple(outcomes), len(same), asked.error, asked.note)
+
+
+def named(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Headers and fields of the body; raises `Refused` for what no header can carry."""
+    if not session:
+        return {}, {}
+    if not session.isprintable() or not session.isascii() or len(session) > 200:
+        text = "This cannot be sent in a header."
+        remedy = "Give up to 200 plain characters."
+        raise Refused(Problem("session", session, text, remedy, "invalid"))
+    source, _, name = endpoint.parsed.routing.session_key.partition(":")
+    if source == "header":
+        return {name: session}, {}
+    if source == "cookie":
+        return {"cookie": f"{name}={session}"}, {}
+    first, *rest = reversed(name.split("."))
+    nested: Any = {first: session}
+    for part in rest:
+        nested = {part: nested}
+    return {}, nested

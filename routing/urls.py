@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing import views_explain, views_prefixes
 from routing.pages import strategy, views
 
 app_name = "routing"
@@ -13,11 +12,11 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
     path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
     path("endpoints/<endpoint:name>/strategy/", strategy.strategy, name="strategy"),
-    path("endpoints/<endpoint:name>/explain/", views_explain.explain, name="explain"),
-    path("endpoints/<endpoint:name>/prefixes/", views_prefixes.prefixes, name="prefixes"),
+    path("endpoints/<endpoint:name>/explain/", strategy.explain, name="explain"),
+    path("endpoints/<endpoint:name>/prefixes/", views.prefixes_views_prefixes, name="prefixes"),
     path(
         "endpoints/<endpoint:name>/prefixes/<str:digest>/name/",
-        views_prefixes.name_prefix,
+        views.name_prefix,
         name="prefix-name",
     ),
     path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),

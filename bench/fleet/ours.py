@@ -25,8 +25,7 @@ from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.roundrobin import RoundRobin
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import RoundRobin, Session
 
 PLACING = ("kvaware", "prefixaware")  # by what workers hold, known or remembered
 STRATEGIES = (*PLACING, "session", "roundrobin")

@@ -221,7 +221,7 @@ def sessions(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern is a pattern, and finds what Redis' own algorithm finds."""
-    from cachetier.engine.globs import compile_glob
+    from cachetier.engine.commands.scan import compile_glob
 
     pattern, _, text = data[:200].partition(b"\n")
     found = compile_glob(pattern).fullmatch(text) is not None

@@ -25,8 +25,8 @@ from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http import head_cache, http1
 from routing.engine.http.http1 import ChunkedBody, ProtocolError
 from routing.engine.prompt.identity import Identifier, Identity
-from routing.engine.ratios import Ratios
 from routing.engine.tokens import usage
+from routing.engine.tokens.usage import Ratios
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"

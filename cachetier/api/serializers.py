@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema_field
 from rest_framework import serializers
 
 from cachetier import selectors
@@ -173,3 +173,12 @@ class ContentsSerializer(serializers.Serializer[Any]):
     what_if = WhatIfSerializer(
         allow_null=True, help_text="null while fewer than 1000 blocks were asked for."
     )
+
+
+NEW_TIER: Final = [
+    OpenApiExample(
+        "A gigabyte on each of two nodes",
+        value={"name": "chat", "memory_bytes": 1073741824, "node_count": 2},
+        request_only=True,
+    )
+]

@@ -13,19 +13,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cachetier import actions, selectors
-from cachetier.api import examples, serializers
-from cachetier.choices import Phase
-from cachetier.errors import Problem, Refused
+from cachetier.api import serializers
 from cachetier.models import CacheTier
-from cachetier.tier.spec import FIELDS
+from cachetier.tier.lifecycle import Phase
+from cachetier.tier.spec import FIELDS, Problem, Refused
 from console.api import watch
-from console.api.dry_runs import DryRunSerializer, either, would
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
-from console.api.watched import WatchedList
+from console.api.serializers import DryRunSerializer, ErrorSerializer, either, would
+from console.api.watch import WatchedList
 from console.core.errors import expect_object
 from console.rehearsal import rehearsal
 
@@ -65,7 +62,7 @@ class Tiers(WatchedList[CacheTier]):
         parameters=[DRY_RUN],
         request=serializers.CreateSerializer,
         responses={200: DryRunSerializer, 201: serializers.TierSerializer},
-        examples=examples.NEW_TIER,
+        examples=serializers.NEW_TIER,
     )
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:

@@ -18,8 +18,13 @@ from typing import Any
 from cachetier.client import replies, shared_memory
 from cachetier.client.address import Address
 from cachetier.client.breaker import CircuitBreaker
-from cachetier.client.connection import Connection, ReplyError, command
-from cachetier.client.errors import CacheError, UnreachableError
+from cachetier.client.connection import (
+    CacheError,
+    Connection,
+    ReplyError,
+    UnreachableError,
+    command,
+)
 from cachetier.client.outcomes import Counters, Outcome
 from cachetier.client.replies import Redirects
 from cachetier.client.shared_memory import NotShared, SharedMemory

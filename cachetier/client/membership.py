@@ -19,8 +19,7 @@ from typing import Any
 from cachetier.client.address import Address, AddressError
 from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect, SlotMap, read_slots
-from cachetier.client.connection import ReplyError
-from cachetier.client.errors import CacheError
+from cachetier.client.connection import CacheError, ReplyError
 from cachetier.client.node_list import MAX_NODES, Nodes, look_up, read_list
 from cachetier.client.outcomes import Counters
 from cachetier.client.rendezvous import Rendezvous

@@ -6,8 +6,7 @@ Whatever ends the connection is raised (CacheError); whatever concerns the one v
 from __future__ import annotations
 
 from cachetier.client.cluster import Redirect, read_redirect
-from cachetier.client.connection import Connection, ReplyError
-from cachetier.client.errors import BrokenError
+from cachetier.client.connection import BrokenError, Connection, ReplyError
 from cachetier.client.outcomes import Outcome
 from cachetier.wire import envelope
 

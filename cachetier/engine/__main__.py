@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 
 from cachetier.engine.admin import AdminServer
-from cachetier.engine.config import Config, ConfigError, parse
+from cachetier.engine.config import Config, parse
 from cachetier.engine.disk.folder import InUseError
+from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.arena import ArenaError
 from cachetier.engine.memory.size_file import MemoryFile
 from cachetier.engine.node import Node

@@ -20,7 +20,7 @@ from cachetier.engine.config import Place
 from cachetier.engine.net.listener import TlsDoor
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
-from console.processkit import browsers
+from console.processkit import listener
 
 _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
@@ -108,7 +108,7 @@ class AdminServer:
             return 400, _TEXT, "bad request\n"
         method, target = words[0], urlsplit(words[1])
         headers = _headers(lines[1:])
-        refusal = browsers.refusal(
+        refusal = listener.refusal(
             target.path,
             headers.get,
             is_local=self._is_local,

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cachetier.engine import handover
-from cachetier.engine.config import MIB, ConfigError, parse_size
+from cachetier.engine.config import MIB, parse_size
+from cachetier.engine.errors import ConfigError
 from cachetier.engine.net.access import Verdict
 from cachetier.engine.node import Node
 from cachetier.engine.store import Declined

@@ -34,7 +34,7 @@ from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
-from cachetier.wire.keys import namespace_of
+from cachetier.wire.envelope import namespace_of
 from console.processkit.metrics import escape
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Any
 
 from django import forms
 
-from cachetier.errors import Problem
-from cachetier.tier.spec import FIELDS, GIB, Effect, TierField, TierSpec
+from cachetier.tier.spec import FIELDS, GIB, Effect, Problem, TierField, TierSpec
 from console.web.forms import Styled
 
 EFFECT_LABELS = {

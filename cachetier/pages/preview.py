@@ -11,12 +11,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from cachetier import machine, selectors
-from cachetier.errors import Problem, Refused
+from cachetier import selectors
 from cachetier.models import CacheTier
 from cachetier.pages.forms import EFFECT_LABELS, TierForm, shown_value
 from cachetier.tier import spec
-from cachetier.tier.spec import BY_NAME, Effect, TierSpec
+from cachetier.tier.spec import BY_NAME, Effect, Problem, Refused, TierSpec
 from console.accounts.permissions import role_required
 
 _DOES = {
@@ -29,7 +28,7 @@ _DOES = {
 @require_POST
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponse:
-    room = machine.room()
+    room = selectors.room()
     form = TierForm(request.POST, clusters=room.clusters)
     name = request.POST.get("name", "").strip()
     problems = _refused(lambda: spec.check_name(name))
@@ -50,7 +49,7 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
     form = TierForm(request.POST, spec=found.spec)
     wanted: list[TierSpec] = []
     problems = _refused(
-        lambda: wanted.append(spec.change(found.spec, form.typed(), machine.room()))
+        lambda: wanted.append(spec.change(found.spec, form.typed(), selectors.room()))
     )
     changes = spec.changed(found.spec, wanted[0]) if wanted else {}
     return _answer(request, form, problems, found, changes)

@@ -11,12 +11,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from cachetier import actions, machine, selectors
-from cachetier.errors import Refused
+from cachetier import actions, selectors
 from cachetier.models import CacheTier
 from cachetier.pages.forms import TierForm
 from cachetier.pages.preview import changed_rows
 from cachetier.tier import spec
+from cachetier.tier.spec import Refused
 from console.accounts.permissions import role_required
 from console.core.errors import STALE
 from console.web import responses
@@ -46,7 +46,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    known = machine.room().clusters
+    known = selectors.room().clusters
     form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
     if request.method == "POST":
         try:
@@ -84,7 +84,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
 def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
     """What was typed stays, beside what is there now; who saves again knows what they change."""
     try:
-        wanted = spec.change(found.spec, form.typed(), machine.room())
+        wanted = spec.change(found.spec, form.typed(), selectors.room())
     except Refused as error:
         form.refuse(error.errors)
         wanted = found.spec
@@ -95,7 +95,7 @@ def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpRespon
 def _form(
     request: HttpRequest, form: TierForm, found: CacheTier | None, status: int, **more: Any
 ) -> HttpResponse:
-    context = {"form": form, "tier": found, "room": machine.room(), **more}
+    context = {"form": form, "tier": found, "room": selectors.room(), **more}
     context["generation"] = found.generation if found else ""
     if form.is_bound and status != 409 and found:
         context["generation"] = request.POST.get("generation", "")

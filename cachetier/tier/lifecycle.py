@@ -10,9 +10,31 @@ otherwise                                          Provisioning
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from cachetier.choices import Phase, Reason
 from console.provisioners.base import Observation, ReplicaState
+
+DEFAULT_TIER = "default"
+"""The tier which every endpoint with `tieredstorage` shares."""
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    PROVISIONING = "Provisioning"
+    READY = "Ready"
+    DEGRADED = "Degraded"
+    DELETING = "Deleting"
+    FAILED = "Failed"
+
+
+class Reason(StrEnum):
+    ACCEPTED = "Accepted"
+    STARTING_NODES = "StartingNodes"
+    REPLACING_NODES = "ReplacingNodes"
+    SERVING = "Serving"
+    NODE_RESTARTING = "NodeRestarting"
+    STOPPING_NODES = "StoppingNodes"
+    NO_TIER = "NoCacheTier"
 
 
 @dataclass(frozen=True, slots=True)

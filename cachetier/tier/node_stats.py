@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from console.core.fetch import fetch
-from console.exposition import Sample, parse, total
+from console.processkit.metrics import Sample, parse, total
 
 DEADLINE_S = 1.0
 MAX_NAMESPACES = 20

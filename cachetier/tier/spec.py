@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from cachetier.errors import Problem, Refused
+from console.core.errors import Problem, Refused
 
 MIB = 1024**2
 GIB = 1024**3

@@ -175,3 +175,28 @@ class LookupBoard:
             ]
             self._answers.put(answers)
             self._on_news()
+
+
+# A step as short as this ran no model.
+_EMPTY_STEP_S = 0.002
+# Never longer than this at once: requests arrive in between, and are only seen by the next step.
+_PAUSE_S = 0.002
+
+
+class Pauses:
+    """`is_waiting` says whether somebody waits for us; `news` is for any thread."""
+
+    def __init__(self, is_waiting: Callable[[], bool]) -> None:
+        self._is_waiting = is_waiting
+        self._came = threading.Event()
+        self._stepped_at = 0.0
+
+    def news(self) -> None:
+        self._came.set()
+
+    def after_step(self) -> None:
+        """On the scheduler's thread, at the end of each step."""
+        if time.monotonic() - self._stepped_at < _EMPTY_STEP_S and self._is_waiting():
+            self._came.wait(_PAUSE_S)
+        self._came.clear()
+        self._stepped_at = time.monotonic()

@@ -37,11 +37,10 @@ from cachetier.vllm_connector.compat import (
     log,
     page_layout,
 )
-from cachetier.vllm_connector.lookups import LookupBoard
-from cachetier.vllm_connector.pauses import Pauses
+from cachetier.vllm_connector.lookups import LookupBoard, Pauses
 from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
 from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 
 # Blocks in one batch: large enough to fill a pipe, small enough to spread over the threads.
 _PART_ITEMS = 4

@@ -10,12 +10,13 @@ import hashlib
 import logging
 import secrets
 from datetime import timedelta
+from typing import Any
 
 from django.db import OperationalError
 from django.db.models import Q
 from django.utils import timezone
 
-from console.accounts.models import ApiToken
+from console.accounts.models import ApiToken, Role, User
 from console.core.counters import count
 
 log = logging.getLogger(__name__)
@@ -56,3 +57,20 @@ def find(clear: str) -> ApiToken | None:
             count("uses_unrecorded", of="token")
             log.warning("token use not recorded: %s", error)
     return token
+
+
+NAME = "system"
+PROOF_KEY = "emberline.local"
+PROOF = object()
+"""Beside a request of this very process. What comes over a network is text."""
+
+
+def system() -> User:
+    user = User(username=NAME, role=Role.ADMIN.value)
+    user.team_roles = {}  # it is in no table, so nothing is to be read of it
+    return user
+
+
+def row(actor: Any) -> User | None:
+    """What a foreign key to the actor holds; None for the console itself."""
+    return actor if isinstance(actor, User) and actor.pk is not None else None

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from importlib import import_module
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib import auth
 from django.core.handlers.asgi import ASGIRequest
 from django.db import close_old_connections
 from rest_framework import authentication, exceptions
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import SimpleRateThrottle
 
-from console.accounts import credentials, local
-from console.accounts.models import ApiToken, User
+from console.accounts import credentials, gate
+from console.accounts.models import ApiToken, Role, User
+from console.accounts.permissions import allows, allows_somewhere
+from console.web.server.client_address import client_address, network
+
+if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
+    from rest_framework.views import APIView
+if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
+    from rest_framework.views import APIView
 
 
 class LocalAuthentication(authentication.BaseAuthentication):
     """The console's own commands, in this process (see console/local_api.py)."""
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
-        if request.META.get(local.PROOF_KEY) is not local.PROOF:
+        if request.META.get(credentials.PROOF_KEY) is not credentials.PROOF:
             return None
-        return local.system(), None
+        return credentials.system(), None
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
@@ -65,3 +74,43 @@ def sender(scope: Any) -> str:
         return f"user {user.pk}" if user.is_authenticated else ""
     finally:
         close_old_connections()  # of this thread, which nobody else would close
+
+
+class RolePermission(BasePermission):
+    message = "Your role, or the role of this token, does not allow this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Http404 for a thing of a team the caller has no part in."""
+        user = request.user
+        if not isinstance(user, User):
+            return False
+        reading = request.method in SAFE_METHODS
+        default = Role.VIEWER if reading else Role.OPERATOR
+        role = str(getattr(view, "read_role" if reading else "write_role", default.value))
+        if role == Role.MEMBER:
+            return allows(user, role)
+        asked = request._request
+        gate.check(asked, user)
+        thing = gate.subject(asked) if not allows(user, role) else None
+        if thing is not None:
+            return allows(user, role, of=thing)
+        somewhere = getattr(view, "write_somewhere", False) or role == Role.VIEWER
+        return allows_somewhere(user, role) if somewhere else allows(user, role)
+
+
+class AnonymousThrottle(SimpleRateThrottle):
+    scope = "anonymous"
+
+    def get_cache_key(self, request: Request, view: APIView) -> str | None:  # noqa: ARG002
+        if request.user and request.user.is_authenticated:
+            return None
+        return f"throttle_anonymous_{network(client_address(request))}"
+
+
+class CallerThrottle(SimpleRateThrottle):
+    scope = "caller"
+
+    def get_cache_key(self, request: Request, view: APIView) -> str | None:  # noqa: ARG002
+        if not (request.user and request.user.is_authenticated):
+            return None
+        return f"throttle_caller_{request.user.pk}"

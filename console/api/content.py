@@ -8,12 +8,15 @@ can follow, and no more bytes than a view wants (`body_limit`, else LONGEST).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from rest_framework import status
 from rest_framework.exceptions import APIException, ParseError
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 LONGEST = 4 * 1024 * 1024
 """Bytes. The largest honest body is a text of many manifests, or a kubeconfig with its CA."""
@@ -62,3 +65,16 @@ def whole_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON.")
+
+
+class Negotiation(DefaultContentNegotiation):
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Iterable[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> Any:
+        if request.query_params.get("watch") == "true":
+            first = next(iter(renderers))
+            return first, first.media_type
+        return super().select_renderer(request, renderers, format_suffix)

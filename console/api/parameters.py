@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from django.db.models import Q, QuerySet
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.filters import BaseFilterBackend
 from rest_framework.request import Request
 
 DRY_RUN: Final = OpenApiParameter(
@@ -39,3 +43,67 @@ def flag(request: Request, name: str) -> bool:
 
 def dry_run(request: Request) -> bool:
     return flag(request, DRY_RUN.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`lookup` is Django's, or makes the question from a value; several of them mean any, as for
+    a search over name and model."""
+
+    name: str
+    lookup: str | tuple[str, ...] | Callable[[str], Q]
+    help: str
+    choices: Sequence[str] = ()
+    kind: str = "string"  # or boolean, integer, date-time
+
+    def narrow(self, queryset: QuerySet[Any], values: list[str]) -> QuerySet[Any]:
+        wanted = Q()
+        for value in values:
+            wanted |= self._question(value)
+        return queryset.filter(wanted)
+
+    def _question(self, value: str) -> Q:
+        if callable(self.lookup):
+            return self.lookup(value)
+        lookups = (self.lookup,) if isinstance(self.lookup, str) else self.lookup
+        wanted = Q()
+        for lookup in lookups:
+            wanted |= Q(**{lookup: value == "true" if self.kind == "boolean" else value})
+        return wanted
+
+    def schema(self) -> dict[str, Any]:
+        # These given twice mean nothing.
+        if self.kind == "boolean":
+            return {"type": "boolean"}
+        if self.kind == "date-time":
+            return {"type": "string", "format": "date-time"}
+        item: dict[str, Any] = {"type": self.kind}
+        if self.choices:
+            item["enum"] = list(self.choices)
+        elif self.kind == "string":
+            item["pattern"] = "^[^\\x00]*$"  # what no text column can be asked for
+        return {"type": "array", "items": item}
+
+
+class Declared(BaseFilterBackend):
+    """DRF's hook: `filters` of the view, by what the caller gave. Their values were judged by
+    `KnownParameters` before."""
+
+    def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        for one in getattr(view, "filters", ()):
+            values = request.query_params.getlist(one.name)
+            if values:
+                queryset = one.narrow(queryset, values)
+        return queryset
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": one.name,
+                "in": "query",
+                "required": False,
+                "description": one.help,
+                "schema": one.schema(),
+            }
+            for one in getattr(view, "filters", ())
+        ]

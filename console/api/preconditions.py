@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
-from django.http import HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.http import parse_etags
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -93,3 +94,22 @@ def _not_this(text: str) -> Refused:
         return stale("The ETag in If-Match is not that of what is there now.")
     message, remedy = "This is no ETag.", "Send the ETag of one answer, or leave it out."
     return Refused(Problem("If-Match", text[:80], message, remedy, "invalid_etag"))
+
+
+PREFIX = "/api/"
+
+
+class ConditionalMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if not request.path.startswith(PREFIX):
+            return response
+        # What was just written is tagged too: it is where the next change starts from.
+        if 200 <= response.status_code < 300 and not response.streaming:
+            tag(response)
+        if request.method in ("GET", "HEAD") and response.status_code == 200:
+            return unchanged(response, request.headers.get("If-None-Match", ""))
+        return response

@@ -6,8 +6,10 @@ view is, so that no room repeats them and none forgets one.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, cast
 
+from django.conf import settings
 from drf_spectacular.extensions import (
     OpenApiAuthenticationExtension,
     OpenApiFilterExtension,
@@ -15,6 +17,7 @@ from drf_spectacular.extensions import (
     OpenApiSerializerFieldExtension,
     OpenApiViewExtension,
 )
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
@@ -176,3 +179,13 @@ class SessionScheme(OpenApiAuthenticationExtension):
         from django.conf import settings
 
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+
+
+def document() -> dict[str, Any]:
+    return _made(str(settings.ROOT_URLCONF))
+
+
+@lru_cache(maxsize=4)
+def _made(_urls: str) -> dict[str, Any]:
+    found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return found

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from console.accounts.models import ApiToken
 from console.accounts.permissions import effective_role
-from console.api import document
+from console.api import schema
 from console.core import openapi
 
 
@@ -60,12 +60,12 @@ class Schema(SpectacularAPIView):
     authentication_classes = APIView.authentication_classes
 
     def _get_schema_response(self, request: Request) -> Response:  # noqa: ARG002
-        return Response(document.document())
+        return Response(schema.document())
 
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    groups = openapi.groups(document.document())
+    groups = openapi.groups(schema.document())
     context = {"groups": groups, "host": request.build_absolute_uri("/")[:-1]}
     return render(request, "console/api_docs.html", context)
 

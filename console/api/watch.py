@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import Http404, StreamingHttpResponse
+from rest_framework.generics import GenericAPIView
+from rest_framework.mixins import ListModelMixin
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from console.accounts import gate
 from console.api.parameters import WATCH, flag
@@ -103,3 +107,20 @@ async def _looks(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
 
 def _mark(data: Any) -> str:
     return digest(json.dumps(data, sort_keys=True).encode())
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+class WatchedList(ListModelMixin, GenericAPIView[Row]):
+    """Not DRF's ListAPIView, whose `get` may answer nothing but a Response of its own."""
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response | StreamingHttpResponse:
+        """By name. Watched, it is all that the filters leave, not a page."""
+        if wanted(request):
+            return many(request, self._by_name)
+        return self.list(request, *args, **kwargs)
+
+    def _by_name(self) -> dict[str, Any]:
+        found = self.filter_queryset(self.get_queryset())
+        return {one["name"]: one for one in self.get_serializer(found, many=True).data}

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 
 from console.accounts import gate
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.models import User
 from console.accounts.permissions import Owned
 from console.audit import chain

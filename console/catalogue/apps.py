@@ -10,9 +10,9 @@ class CatalogueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.catalogue import card
+        from console.catalogue import views
         from console.web.shell import cards, navigation
 
-        cards.register(card.CARD)
+        cards.register(views.CARD)
 
         navigation.register(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -13,7 +14,9 @@ from console.accounts.permissions import role_required
 from console.catalogue import actions, selectors
 from console.catalogue.core import rules
 from console.catalogue.forms import InstanceForm
+from console.catalogue.selectors import entries
 from console.core.errors import Refused
+from console.web.shell.cards import Card, Fact
 
 
 @require_safe
@@ -69,3 +72,24 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 
 def _user(request: HttpRequest) -> Any:
     return request.user
+
+
+def facts(_viewer: Any) -> Sequence[Fact]:
+    every = entries()
+    priced = sum(one.instance.price_usd_hour is not None for one in every)
+    return (
+        Fact("Instance types", str(len(every))),
+        Fact("With a price", str(priced)),
+        Fact("Changed or added here", str(sum(one.origin != "built-in" for one in every))),
+    )
+
+
+CARD = Card(
+    "prices",
+    "Prices",
+    "What costs and savings are counted with.",
+    30,
+    facts,
+    "catalogue:list",
+    "Instance types",
+)

@@ -9,16 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import (
-    boards,
-    dashboards,
-    documents,
-    endpoints,
-    money,
-    notices,
-    people,
-    platform,
-)
+from console.client import dashboards, documents, endpoints, people, platform
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -64,16 +55,16 @@ class Client:
         self.metrics_sources = platform.MetricsSources(self.http)
         self.follows = platform.Follows(self.http)
         self.alerts = dashboards.Alerts(self.http)
-        self.grafana = boards.Grafana(self.http)
+        self.grafana = dashboards.Grafana(self.http)
         self.users = people.Users(self.http)
         self.teams = people.Teams(self.http)
         self.tokens = people.Tokens(self.http)
         self.audit = people.Audit(self.http)
-        self.budgets = money.Budgets(self.http)
-        self.cost_reports = money.Reports(self.http)
-        self.tier_prices = money.TierPrices(self.http)
-        self.silences = notices.Silences(self.http)
-        self.receivers = notices.Receivers(self.http)
+        self.budgets = dashboards.Budgets(self.http)
+        self.cost_reports = dashboards.Reports(self.http)
+        self.tier_prices = dashboards.TierPrices(self.http)
+        self.silences = dashboards.Silences(self.http)
+        self.receivers = dashboards.Receivers(self.http)
 
     def __enter__(self) -> Client:
         return self

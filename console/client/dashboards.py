@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
+from console.client import documents
 from console.client.endpoints import Room
 
 
@@ -63,3 +64,105 @@ class Alerts(Room):
     @staticmethod
     def _mine(endpoint: str) -> str:
         return f"endpoints/{quote(endpoint, safe='')}/alert-rules/"
+
+
+class Silences(Room):
+    path = "silences/"
+
+    def list(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Latest first; `state` and `endpoint` narrow it."""
+        return self.http.pages(self.path, filters)
+
+    def add(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """`matchers` (a list), `comment`, and `duration` or `ends_at`."""
+        return cast(dict[str, Any], self.http.send("POST", self.path, facts, once=True).body)
+
+    def change(self, silence: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What is left out stays."""
+        return cast(dict[str, Any], self.http.send("PATCH", self._at(silence), facts).body)
+
+    def expire(self, silence: str) -> None:
+        self.http.send("DELETE", self._at(silence))
+
+
+class Receivers(Room):
+    path = "receivers/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def test(self, name: str) -> dict[str, Any]:
+        """What became of a message that was sent at once."""
+        return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
+
+    def file(self) -> dict[str, Any]:
+        """All receivers and routes, for an Alertmanager."""
+        return cast(dict[str, Any], self.http.get("alertmanager-config/"))
+
+
+class Grafana(Room):
+    path = "grafana/dashboards/"
+
+    def list(self) -> Iterator[documents.GrafanaDashboard]:
+        return cast(Iterator[documents.GrafanaDashboard], self.http.pages(self.path))
+
+    def get(self, uid: str) -> dict[str, Any]:
+        """As Grafana imports it."""
+        return cast(dict[str, Any], self.http.get(self._at(uid)))
+
+    def export(self, *, recorded: bool = False) -> tuple[documents.ExportedFile, ...]:
+        """All dashboards, with the alert rules and the recording rules; `recorded` is for large
+        fleets."""
+        params = {"recorded": True} if recorded else {}
+        return tuple(self.http.get("grafana/export/", params)["files"])
+
+
+class Budgets(Room):
+    path = "budgets/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def named(self, name: str) -> dict[str, Any] | None:
+        return next((one for one in self.list() if one["name"] == name), None)
+
+    def state(self, budget_id: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(budget_id, "state")))
+
+    def create(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self.http.send("POST", self.path, dict(facts), once=True)
+        return cast(dict[str, Any], answer.body)
+
+    def change(self, budget_id: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self.http.send("PATCH", self._at(budget_id), dict(facts))
+        return cast(dict[str, Any], answer.body)
+
+    def delete(self, budget_id: str) -> None:
+        self.http.send("DELETE", self._at(budget_id))
+
+
+class Reports(Room):
+    path = "cost-reports/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def get(self, month: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(month)))
+
+
+class TierPrices(Room):
+    path = "tier-prices/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def history(self, name: str) -> Iterator[dict[str, Any]]:
+        return iter(self.http.get(self._at(name, "prices")))
+
+    def set(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self.http.send("PUT", self._at(name), dict(facts))
+        return cast(dict[str, Any], answer.body)
+
+    def forget(self, name: str) -> None:
+        self.http.send("DELETE", self._at(name))

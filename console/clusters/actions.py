@@ -14,12 +14,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.claims import mark_due
-from console.clusters import refresh, tasks, usage, validation
+from console.clusters import refresh, related_objects, tasks, validation
 from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Problem, Refused, expect_generation
@@ -118,7 +118,7 @@ def remove(actor: User | None, name: str, *, expected_generation: int | None = N
     with transaction.atomic():
         cluster = _locked(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        used_by = usage.users(name)
+        used_by = related_objects.users(name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."
             remedy = "Delete them first: nothing could be removed there any more without it."

@@ -10,20 +10,17 @@ class ClustersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import (  # noqa: F401
+        from console.clusters import (
             actions,
-            checks,
-            finding,
+            views,
         )
-        from console.vault import (
-            key_rotation,
-        )
+        from console.vault import key_rotation
         from console.web.shell import cards, navigation
         from console.web.shell.search import register
 
-        register(finding.find)
+        register(views.find)
         key_rotation.register(actions.SEALED)
-        cards.register(finding.CARD)
+        cards.register(views.CARD)
 
         item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)
         navigation.register(item)

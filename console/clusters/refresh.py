@@ -16,7 +16,7 @@ from typing import Any
 from django.utils import timezone
 
 from console.claims import claim
-from console.clusters import usage
+from console.clusters import related_objects
 from console.clusters.choices import IN_CLUSTER, Phase, Reason
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.counters import count
@@ -57,7 +57,9 @@ def refresh(cluster_id: str) -> Seen | None:
     if cluster is None:
         return None
     try:
-        seen = look(cluster, usage.followed(cluster.name), usage.parts(cluster.name))
+        seen = look(
+            cluster, related_objects.followed(cluster.name), related_objects.parts(cluster.name)
+        )
     except Exception:
         # Pushed into the future, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)

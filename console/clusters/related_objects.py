@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from console.core.registry import Users
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -32,3 +34,18 @@ def register(tell: Tell) -> None:
 
 def lines(cluster: str, viewer: Any) -> list[Line]:
     return [line for tell in _tellers if (line := tell(cluster, viewer)) is not None]
+
+
+_users = Users()
+register_usage = _users.register
+unregister = _users.unregister
+by_cluster = _users.by_name
+users = _users.of
+
+_follows = Users()
+register_follows = _follows.register
+followed = _follows.of
+
+_parts = Users()
+register_parts = _parts.register
+parts = _parts.of

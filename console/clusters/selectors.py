@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 
 from console.accounts import gate
 from console.accounts.permissions import Somebody
-from console.clusters import usage
+from console.clusters import related_objects
 from console.clusters.choices import IN_CLUSTER, Reason
 from console.clusters.models import Cluster
 from console.provisioners import registry
@@ -116,7 +116,7 @@ def detail(cluster: Cluster, viewer: Somebody = None) -> Detail:
 
 def users_seen(viewer: Somebody) -> dict[str, list[str]]:
     """Who uses each cluster, in the words the viewer may read."""
-    return {name: gate.shown(users, viewer) for name, users in usage.by_cluster().items()}
+    return {name: gate.shown(users, viewer) for name, users in related_objects.by_cluster().items()}
 
 
 def _detail(cluster: Cluster, users: list[str]) -> Detail:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
@@ -19,6 +21,8 @@ from console.provisioners.kubernetes.api.access import machine_contexts
 from console.provisioners.kubernetes.api.kubeconfig import ContextSeen, KubeconfigError, parse
 from console.web import responses
 from console.web.confirm_by_name import confirmed
+from console.web.shell.cards import Card, Fact
+from console.web.shell.search import EACH, Hit
 
 
 @require_safe
@@ -125,3 +129,35 @@ def _found(name: str) -> Cluster:
 
 def _user(request: HttpRequest) -> Any:
     return request.user
+
+
+SHOWN = 8
+
+
+def find(_viewer: Any, text: str) -> Sequence[Hit]:
+    """Clusters belong to the platform: whoever may search at all may see them."""
+    rows = selectors.clusters().filter(name__icontains=text)[:EACH]
+    return [
+        Hit("cluster", row.name, reverse("clusters:cluster", args=[row.name]), "topology-star-3")
+        for row in rows
+    ]
+
+
+def facts(_viewer: Any) -> Sequence[Fact]:
+    rows = list(selectors.clusters()[:SHOWN])
+    found = [
+        Fact(row.name, str(row.status.phase), reverse("clusters:cluster", args=[row.name]))
+        for row in rows
+    ]
+    return found or [Fact("None", "Workers run where this console does.")]
+
+
+CARD = Card(
+    "clusters",
+    "Clusters",
+    "Where endpoints and cache tiers can run.",
+    20,
+    facts,
+    "clusters:list",
+    "Clusters",
+)

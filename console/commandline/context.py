@@ -6,7 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from console.client import Client
+from console import client
+from console.client import ApiError, Client, EmberlineError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+REFUSED = 3
+NOT_FOUND = 4
+NOT_ALLOWED = 5
+CONFLICT = 6
+TIMEOUT = 7
+UNREACHABLE = 8
+
+_CODES: tuple[tuple[type[client.EmberlineError], int], ...] = (
+    (client.Unreachable, UNREACHABLE),
+    (client.TimedOut, TIMEOUT),
+    (client.NotFound, NOT_FOUND),
+    (client.NotAllowed, NOT_ALLOWED),
+    (client.Conflict, CONFLICT),
+    (client.Throttled, UNREACHABLE),
+    (client.Refused, REFUSED),
+)
+
+
+def of(error: client.EmberlineError) -> int:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
 
 
 class Out(Protocol):
@@ -82,3 +107,41 @@ class Asked:
 
 
 Run = Callable[[Asked], str | Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`text` is what was asked for, or, where `ok` is false, why it is not there."""
+
+    text: str
+    exit_code: int
+    ok: bool
+
+
+def run(
+    options: dict[str, Any],
+    connect: Callable[[], Client],
+    out: Out,
+    err: Out,
+    here: Here | None = None,
+) -> Ended:
+    """Runs `options["run"]`. Nothing a console answers, or does not, is an exception of this."""
+    asked = Asked(options, out, err, connect, here)
+    try:
+        said = options["run"](asked)
+    except Wrong as error:
+        return Ended(str(error), error.exit_code, ok=False)
+    except EmberlineError as error:
+        return Ended(_told(error, here), of(error), ok=False)
+    finally:
+        asked.close()
+    answer = said if isinstance(said, Answer) else Answer(said)
+    return Ended(answer.text, answer.exit_code, ok=True)
+
+
+def _told(error: EmberlineError, here: Here | None) -> str:
+    lines = [str(error)]
+    if isinstance(error, ApiError) and error.code in ("unknown", "server_error"):
+        lines += [f"Its log has the request as {error.request_id}."] if error.request_id else []
+        lines += ["Whether the console lacks something: emberline doctor"] if here else []
+    return "\n".join(lines)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from console.commandline.context import Wrong
-from console.commandline.exits import NOT_FOUND, REFUSED, USAGE
+from console.commandline.context import NOT_FOUND, REFUSED, USAGE, Wrong
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
 from endpoints.manifests import documents

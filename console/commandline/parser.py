@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from console.commandline import explaining, logs, session
-from console.commandline.context import Asked, Wrong
+from console.commandline import session
+from console.commandline.context import USAGE, Asked, Wrong
 from console.commandline.endpoint import (
     benchmarks,
     changes,
@@ -19,7 +19,6 @@ from console.commandline.endpoint import (
     preview,
     wait,
 )
-from console.commandline.exits import USAGE
 from console.commandline.platform import (
     alerts,
     audit,
@@ -36,8 +35,8 @@ from console.commandline.platform import (
 )
 
 ENDPOINT = (
-    *(endpoints, logs, changes, drift, keys, manifests, wait),
-    *(doctor, decisions, explaining, preview, benchmarks),
+    *(endpoints, endpoints, changes, drift, keys, manifests, wait),
+    *(doctor, decisions, decisions, preview, benchmarks),
 )
 ROOMS = (
     *(

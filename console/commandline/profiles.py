@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.commandline.context import Wrong
-from console.commandline.exits import FAILED, USAGE
+from console.commandline.context import FAILED, USAGE, Wrong
 
 DEFAULT = "default"
 

@@ -11,8 +11,7 @@ from typing import Any
 from console.client import Client, NotAllowed
 from console.client.client import address
 from console.commandline import output, profiles
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import NOT_ALLOWED, USAGE
+from console.commandline.context import NOT_ALLOWED, USAGE, Asked, Wrong
 from console.commandline.profiles import DEFAULT, Profile
 
 SHELLS = ("bash", "zsh", "tcsh")

@@ -353,3 +353,35 @@ def _given(env: Mapping[str, str], name: str) -> Path | None:
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
     given = env.get(name, "").strip()
     return Path(given).expanduser().absolute() if given else default
+
+
+SECURITY = ("starttls", "tls", "none")
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """`settings.MAIL`. Without a host no mail is sent."""
+
+    host: str = ""
+    port: int = 587
+    security: str = "starttls"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    sender: str = ""
+
+
+def load_mail(env: Mapping[str, str]) -> Mail:
+    host = text(env, "EMBERLINE_SMTP_HOST")
+    security = choice(env, "EMBERLINE_SMTP_SECURITY", "starttls", SECURITY)
+    user = text(env, "EMBERLINE_SMTP_USER")
+    password = text(env, "EMBERLINE_SMTP_PASSWORD")
+    sender = text(env, "EMBERLINE_SMTP_FROM") or (user if "@" in user else "")
+    if host and "@" not in sender:
+        remedy = "write the address mail comes from, as in emberline@example.org"
+        raise SettingError("EMBERLINE_SMTP_FROM", sender, remedy)
+    if password and security == "none":
+        remedy = "write starttls or tls: a password is not sent in clear text"
+        raise SettingError("EMBERLINE_SMTP_SECURITY", security, remedy)
+    smtp_port = port(env, "EMBERLINE_SMTP_PORT", _PORTS[security])
+    return Mail(host, smtp_port, security, user, password, sender)

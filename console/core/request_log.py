@@ -5,10 +5,12 @@ Promises that it is the same in the answer's header, in every log line and in th
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import uuid
 from contextvars import ContextVar
+from datetime import UTC, datetime
 
 HEADER = "X-Request-ID"
 _SANE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -31,3 +33,20 @@ class LogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = _current.get() or "-"
         return True
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC)
+        facts: dict[str, object] = {
+            "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "request_id": getattr(record, "request_id", "-"),
+        }
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            facts["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(facts, ensure_ascii=False, default=str)

@@ -15,13 +15,19 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from console.accounts import usage
 from console.accounts.models import Membership, Role, Source, Team, TeamRole, User
 from console.accounts.permissions import forget, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
 from console.core.grants import EVERY, Grant
+from console.core.registry import Users
 from console.people.token_actions import fit_tokens, revoke_tokens_of
+
+_owned = Users()
+register = _owned.register
+owned_by = _owned.of
+by_team = _owned.by_name
+
 
 MOST_NAMESPACES = 100
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -79,7 +85,7 @@ def delete(actor: User, slug: str) -> None:
     require(actor, Role.ADMIN)
     with transaction.atomic():
         team = _locked(slug)
-        owned = usage.owned_by(slug)
+        owned = owned_by(slug)
         if owned:
             text = f"Team {team.name} owns {', '.join(owned[:5])}"
             more = f" and {len(owned) - 5} more" if len(owned) > 5 else ""

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import credentials as tokens
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
 from console.accounts.permissions import allows, allows_somewhere, require, require_somewhere
 from console.audit.record import record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.accounts import views_tokens
 from console.people.pages import teams, tokens, users
 
 app_name = "accounts"
@@ -22,6 +21,6 @@ urlpatterns = [
     path("access/teams/<slug:slug>/delete/", teams.delete, name="team-delete"),
     path("access/teams/<slug:slug>/members/", teams.member_set, name="member-set"),
     path("access/teams/<slug:slug>/members/remove/", teams.member_remove, name="member-remove"),
-    path("access/tokens/", views_tokens.tokens, name="tokens"),
-    path("access/tokens/<int:pk>/revoke/", views_tokens.revoke, name="token-end"),
+    path("access/tokens/", tokens.tokens, name="tokens"),
+    path("access/tokens/<int:pk>/revoke/", tokens.revoke, name="token-end"),
 ]

@@ -6,8 +6,10 @@ be a label. Must not know files, flags or sockets.
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Callable
+from typing import Final
 
 # Why a client's handshake failed, as counted. A client which just goes away is not counted.
 HANDSHAKE_REASONS = (
@@ -67,3 +69,42 @@ class ServerContext(ssl.SSLContext):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         return context
+
+
+# What a browser sends to another origin without asking there first.
+_FORM_TYPES: Final = frozenset(
+    {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
+)
+_HEALTH: Final = ("/healthz", "/readyz")  # checked under any name, and without a secret
+Header = Callable[[str], str | None]  # a header's value by its name in lower case
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on, or a host name, is this machine for itself."""
+    bare = host.strip("[]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare == "localhost" or bare.endswith(".localhost")
+
+
+def refusal(path: str, header: Header, *, is_local: bool, is_order: bool) -> str:
+    """Return why a request is refused, "" if it is not; a health check never is.
+
+    `is_local`: the port listens on a loopback address. `is_order`: the request changes something.
+    """
+    if path in _HEALTH:
+        return ""
+    host = header("host") or ""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if is_local and name and not is_loopback(name):
+        return (
+            f"this port is for this machine only and is not called {name[:100]!r}: "
+            "use 127.0.0.1 or localhost"
+        )
+    if header("origin") is not None or header("sec-fetch-site") not in (None, "none"):
+        return "web pages may not use the admin port: call it from a program or with curl"
+    kind = (header("content-type") or "").partition(";")[0].strip().lower()
+    if is_order and kind in _FORM_TYPES:
+        return f"content-type {kind} is refused, as a web page could send it: leave it out"
+    return ""

@@ -7,10 +7,45 @@ that a file cannot leave its replica's folder. Must not look at the machine.
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
-from console.provisioners.base import PermanentError, Ref, WorkloadSpec
-from console.provisioners.placeholders import ReplicaFacts
+from console.core import confined_files
+from console.core.confined_files import FileRefused
+from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
+
+_PLACEHOLDER = re.compile(r"\{(host|dir|replica|(?:port|channel):[A-Za-z0-9_-]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    """What the placeholders of one replica stand for."""
+
+    host: str
+    dir: str
+    replica: int | str
+    ports: Mapping[str, int]
+    channels: Mapping[str, str] = field(default_factory=dict)
+
+    def fill(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: self._value(match.group(1)), text)
+
+    def _value(self, name: str) -> str:
+        if name == "host":
+            return self.host
+        if name == "dir":
+            return self.dir
+        if name == "replica":
+            return str(self.replica)
+        kind, _, wanted = name.partition(":")
+        values = self.ports if kind == "port" else self.channels
+        if wanted not in values:
+            known = ", ".join(sorted(values)) or "none"
+            message = f"The spec names {kind} {wanted!r}; it has: {known}."
+            raise PermanentError("UnknownPort", message)
+        return str(values[wanted])
+
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -63,3 +98,30 @@ def _check_name(name: str) -> None:
         raise PermanentError(
             "BadName", f"{name!r} is no workload name: use a-z, 0-9 and dashes, 63 at most."
         )
+
+
+def read_secrets(
+    named: Mapping[str, str], within: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """By the names of `named`, which maps them to paths; those in `within` only from that folder.
+    A trailing line end is not part of a content."""
+    found = {}
+    for name, path in named.items():
+        folder = (within or {}).get(name, "")
+        try:
+            text = confined_files.read_text(path, Path(folder)) if folder else _text(path)
+            found[name] = text.rstrip("\r\n")
+        except FileRefused as refused:
+            kind = PermanentError if refused.outside else TemporaryError
+            raise kind(
+                "SecretMissing", f"The secret for {name} cannot be read: {refused}."
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise TemporaryError(
+                "SecretMissing", f"The secret for {name} cannot be read from {path}."
+            ) from error
+    return found
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ class SignonConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.signon import checks, confirmation, facts, totp  # noqa: F401  (they register themselves)
-        from console.signon.card import CARD
+        from console.signon import confirmation, flow, totp  # noqa: F401  (they register themselves)
+        from console.signon.pages.settings import CARD
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
 

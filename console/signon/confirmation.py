@@ -17,7 +17,7 @@ from django.shortcuts import render
 
 from console.accounts.models import User
 from console.core import request_log
-from console.signon import facts, totp
+from console.signon import flow, totp
 from console.signon.models import Identity
 from console.signon.pages.forms import ConfirmForm
 
@@ -59,12 +59,12 @@ def demanded(request: HttpRequest) -> bool:
 
 
 def fresh(request: HttpRequest) -> bool:
-    confirmed = float(facts.of(request).get("confirmed", 0))
+    confirmed = float(flow.of(request).get("confirmed", 0))
     return confirmed > time.time() - settings.SIGNON.confirm.total_seconds()
 
 
 def confirmed(request: HttpRequest) -> None:
-    facts.add(request, confirmed=time.time())
+    flow.add(request, confirmed=time.time())
 
 
 def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "") -> HttpResponse:

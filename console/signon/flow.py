@@ -9,17 +9,41 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from django.conf import settings
 from django.contrib import auth
+from django.contrib.auth.signals import user_logged_in
+from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
 from console.accounts.models import Role, User
 from console.audit.record import record
-from console.signon import facts, totp
-from console.signon.models import Session
+from console.signon import totp
+from console.signon.models import FACTS, Session
 from console.web.server.client_address import client_address
+
+
+@receiver(user_logged_in)
+def note(request: HttpRequest, **_: Any) -> None:
+    """Whoever logs somebody in, the session has an age; flow.py adds how it was done."""
+    now = time.time()
+    request.session[FACTS] = {
+        "at": now,
+        "confirmed": now,
+        "address": client_address(request),
+        "agent": request.headers.get("User-Agent", "")[:200],
+    }
+
+
+def add(request: HttpRequest, **more: Any) -> None:
+    request.session[FACTS] = {**request.session.get(FACTS, {}), **more}
+
+
+def of(request: HttpRequest) -> dict[str, Any]:
+    return dict(request.session.get(FACTS, {}))
+
 
 log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -87,7 +111,7 @@ def finish(
     """Log in; `method` reads like "with a password and a code"."""
     request.session.pop(_PENDING, None)
     auth.login(request, user, backend=BACKEND)
-    facts.add(request, method=method, trusted=trusted, **(more or {}))
+    add(request, method=method, trusted=trusted, **(more or {}))
     # Nobody else clears what has ended, and a login writes here anyway.
     request.session.clear_expired()
     broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL)
@@ -99,7 +123,7 @@ def must_have_factor(request: HttpRequest, user: User) -> bool:
     """The policy wants a second factor, and neither person nor provider brought one."""
     wanted = settings.SIGNON.second_factor
     asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
-    return asked and not facts.of(request).get("trusted") and not totp.on(user)
+    return asked and not of(request).get("trusted") and not totp.on(user)
 
 
 def refused(request: HttpRequest, user: User | None, reason: str, method: str = LOCAL) -> None:

@@ -11,10 +11,13 @@ once gain nothing.
 
 from __future__ import annotations
 
+import secrets
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 
 from console.signon.models import LoginAttempt
@@ -78,3 +81,29 @@ def _wait(row: LoginAttempt, allowed: int, **count: Any) -> int:
 
 def _window() -> timedelta:
     return timedelta(seconds=settings.LOGIN_WINDOW_S)
+
+
+_SALT = "console.signon.device"
+_AGE_S = 180 * 24 * 3600
+
+
+def known(request: HttpRequest, name: str) -> str:
+    """An id of this browser if the name has logged in with it before, else ""."""
+    cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
+    try:
+        whose, mark = signing.loads(cookie, salt=_SALT, max_age=_AGE_S)
+    except (signing.BadSignature, ValueError, TypeError):  # none, or not ours
+        return ""
+    return str(mark) if whose == folded(name) else ""
+
+
+def remember(request: HttpRequest, response: HttpResponseBase, name: str) -> None:
+    mark = known(request, name) or secrets.token_hex(16)
+    response.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        signing.dumps([folded(name), mark], salt=_SALT),
+        max_age=_AGE_S,
+        httponly=True,
+        secure=settings.SESSION_COOKIE_SECURE,
+        samesite="Lax",
+    )

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from console.accounts.models import User
 from console.signon import confirmation, flow
-from console.signon.sessions import SessionStore
+from console.signon.models import SessionStore
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 

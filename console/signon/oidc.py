@@ -9,8 +9,10 @@ Promises `Away` when the provider cannot be asked and `Rejected` when what it sa
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -24,10 +26,46 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from console.core.outbound import ForbiddenAddressError, pool_classes
-from console.signon import secret_store
 from console.signon.core import id_token
 from console.signon.core.configuration import Provider, safe
 from console.signon.core.id_token import Rejected
+from console.vault import store
+
+log = logging.getLogger(__name__)
+
+
+def client_secret(provider: Provider) -> str:
+    """Empty for a public client, which PKCE alone protects."""
+    if provider.secret_file:
+        try:
+            return Path(provider.secret_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            log.warning("signon: secret of %s: %s", provider.id, error.strerror)
+            return ""
+    return provider.secret or store.get(_name(provider.id))
+
+
+def where(provider: Provider) -> str:
+    """For the page of the settings: never the secret itself."""
+    if provider.secret_file:
+        readable = bool(client_secret(provider))
+        return f"file {provider.secret_file}" + ("" if readable else " (cannot be read)")
+    if provider.secret:
+        return "environment"
+    return "vault" if store.get(_name(provider.id)) else "none (public client)"
+
+
+def keep(provider_id: str, secret: str) -> None:
+    store.put(_name(provider_id), secret)
+
+
+def forget(provider_id: str) -> None:
+    store.drop(_name(provider_id))
+
+
+def _name(provider_id: str) -> str:
+    return f"signon/{provider_id}/client_secret"
+
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 # A provider may answer with anything at all: JSON of another shape, none, no header, a refusal.
@@ -58,7 +96,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
             provider_id=found.id,
             name=found.name,
             client_id=found.client_id,
-            secret=secret_store.client_secret(found),
+            secret=client_secret(found),
             settings={"server_url": found.issuer.rstrip("/")},
         )
 

@@ -15,10 +15,9 @@ from console.accounts.models import Membership, Role, Source, Team, User
 from console.accounts.permissions import forget
 from console.audit.record import record
 from console.people.token_actions import fit_tokens
-from console.signon import mapping
-from console.signon.core.configuration import Provider
+from console.signon.core import configuration
+from console.signon.core.configuration import Provider, Rights
 from console.signon.flow import end_sessions, target
-from console.signon.mapping import Rights
 from console.signon.models import Identity
 from console.signon.oidc import Person
 
@@ -36,7 +35,7 @@ class Unwelcome(Exception):
 
 def arrived(person: Person) -> User:
     """The person's account here, made if need be, with the rights their groups give."""
-    rights = mapping.rights(person.provider, person.claims)
+    rights = configuration.rights(person.provider, person.claims)
     identity = _identity(person)
     if identity is None:
         user = _newcomer(person, rights)
@@ -105,7 +104,7 @@ def _newcomer(person: Person, rights: Rights) -> User:
         raise Unwelcome("unknown", text)
     if not rights.role:
         raise _no_group(provider)
-    name = str(mapping.claim(person.claims, provider.username_claim) or "").strip()
+    name = str(configuration.claim(person.claims, provider.username_claim) or "").strip()
     if User.objects.filter(username__iexact=name).exists():
         raise Unwelcome(
             "name is taken",
@@ -145,7 +144,7 @@ def _remember(user: User, person: Person, *, leads: bool) -> None:
 
 
 def _shown_as(person: Person) -> str:
-    name = mapping.claim(person.claims, person.provider.username_claim)
+    name = configuration.claim(person.claims, person.provider.username_claim)
     return str(name or person.claims.get("email") or "")[:200]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.signon import views_access
 from console.signon.pages import confirmation, login, security, settings, single_signon
 
 app_name = "signon"
@@ -26,6 +25,6 @@ urlpatterns = [
     path("profile/security/sessions/<slug:key>/end/", security.session_end, name="session-end"),
     path("sign-on/", settings.overview, name="settings"),
     path("sign-on/<slug:provider_id>/test/", settings.test, name="test"),
-    path("access/<int:pk>/factor/reset/", views_access.factor_reset, name="factor-reset"),
-    path("access/<int:pk>/sessions/end/", views_access.sessions_end, name="person-sessions-end"),
+    path("access/<int:pk>/factor/reset/", settings.factor_reset, name="factor-reset"),
+    path("access/<int:pk>/sessions/end/", settings.sessions_end, name="person-sessions-end"),
 ]

@@ -10,12 +10,11 @@ class SystemConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.system import preflight, rounds, storage
+        from console.system import preflight, rounds, selectors
         from console.telemetry import meters
-        from console.web import banners
-        from console.web.shell import navigation
+        from console.web.shell import context, navigation
 
         preflight.register(rounds.verdicts)
-        banners.register(storage.banner)
-        meters.also("web", storage.expose)
+        context.register(selectors.banner)
+        meters.also("web", selectors.expose)
         navigation.register(navigation.NavItem("System", "system:processes", "activity", 95))

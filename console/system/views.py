@@ -9,13 +9,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import role_required
-from console.system import rounds, selectors, storage
+from console.system import rounds, selectors
 from console.web import responses
 
 
 @require_safe
 def processes(request: HttpRequest) -> HttpResponse:
-    context: dict[str, Any] = {"system": selectors.system(), "disk": storage.look()}
+    context: dict[str, Any] = {"system": selectors.system(), "disk": selectors.look()}
     if not responses.asked(request):
         context["rounds"] = rounds.rounds()
     return responses.render(request, "system/processes.html", "system/htmx/processes.html", context)
@@ -26,7 +26,7 @@ def rounds_seen(request: HttpRequest) -> HttpResponse:
     """By itself, for it is looked at less often than the programs are."""
     context: dict[str, Any] = {"rounds": rounds.rounds()}
     if not responses.asked(request):
-        context |= {"system": selectors.system(), "disk": storage.look()}
+        context |= {"system": selectors.system(), "disk": selectors.look()}
     return responses.render(request, "system/processes.html", "system/htmx/rounds.html", context)
 
 

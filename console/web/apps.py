@@ -15,8 +15,6 @@ class WebConfig(AppConfig):
     def ready(self) -> None:
         from console.web import (  # noqa: F401
             checks,
-            installation,
-            pages_found,
             url_converters,
         )
         from console.web.shell import (
@@ -25,8 +23,8 @@ class WebConfig(AppConfig):
             search,
         )
 
-        cards.register(installation.CARD)
-        search.register(pages_found.find)
+        cards.register(cards.CARD)
+        search.register(search.find)
         navigation.register(navigation.NavItem("Settings", "web:settings", "settings", 90))
 
         # Makes our Celery application the current one in every process that may publish a task.

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import Drawn
 from dashboards.boards.page import Place
@@ -127,7 +127,7 @@ class OneBoard(APIView):
         if problems:
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
-        whose = scope if place.endpoint else scopes.fleet(request.user)
+        whose = scope if place.endpoint else dashboards_selectors.fleet(request.user)
         found = answers.measured(request.user, place, chosen, whose)
         told = answers.happened(request.user, place, chosen, whose, found.window)
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})

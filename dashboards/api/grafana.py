@@ -15,8 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
-from dashboards import exporting
-from dashboards.grafana import export
+from dashboards.grafana import export, views
 from dashboards.grafana.views import console_url
 
 _TAGS = ["grafana"]
@@ -82,7 +81,7 @@ class Export(APIView):
         Rules as they are set here are for people with a role everywhere; others get the rules
         every console starts with, for what is set may name another team's endpoint."""
         recorded = request.query_params.get("recorded") == "true"
-        found = exporting.files(request.user, console_url(request), recorded=recorded)
+        found = views.files(request.user, console_url(request), recorded=recorded)
         return Response({"files": [asdict(file) for file in found]})
 
 

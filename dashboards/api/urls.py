@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.api import boards, grafana, measurements, views
+from dashboards.api import boards, grafana, measurements
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("endpoints/<endpoint:name>/proof/", views.Proof.as_view(), name="proof"),
+    path("endpoints/<endpoint:name>/proof/", measurements.Proof.as_view(), name="proof"),
     path("boards/", boards.Boards.as_view(), name="boards"),
     path("boards/<board:board>/", boards.OneBoard.as_view(), name="board"),
     path("grafana/dashboards/", grafana.Dashboards.as_view(), name="grafana"),

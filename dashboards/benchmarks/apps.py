@@ -9,8 +9,9 @@ class BenchmarksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import tabs
         from console.web.shell import navigation
 
         navigation.register(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
-        tabs.register(tabs.Tab("endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 45))
+        navigation.register_tabs(
+            navigation.Tab("endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 45)
+        )

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from dashboards import sizing
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.page import Place
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.boards.results import board, comparison
+from dashboards.boards.results import board, comparison, resolution
 from dashboards.boards.results.query import Look
-from dashboards.cost.factors import factors
+from dashboards.costs.prices.factors import factors
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
@@ -132,7 +131,7 @@ def _measured(
 
 def _fitted(asker: Asker, place: Place, look: Look, scope: Scope, now: float) -> Look:
     whose = place.scope(scope, look)
-    return replace(look, range=sizing.fitting(asker, whose, look.range, look.end(now)))
+    return replace(look, range=resolution.fitting(asker, whose, look.range, look.end(now)))
 
 
 def _asker(place: Place) -> Asker:

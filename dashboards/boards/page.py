@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.urls import reverse
+from django.urls import register_converter, reverse
+from django.urls.converters import SlugConverter
 from django.utils.text import slugify
 
 from console.core.errors import Problem
@@ -151,3 +152,17 @@ def _every(seconds: int) -> str:
 def _field(moment: int) -> str:
     """As a browser's field for date and time wants it."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+class BoardKey(SlugConverter):
+    """A key no board has is no address."""
+
+    def to_python(self, value: str) -> str:
+        if value not in BOARDS:
+            raise ValueError(value)
+        return value
+
+
+def register() -> None:
+    """`<board:board>`; called once, before any address is looked up."""
+    register_converter(BoardKey, "board")

@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers, page
 from dashboards.boards.page import Place
 from dashboards.boards.panels import BOARDS, FIRST
@@ -47,7 +47,7 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
 @never_cache
 @require_safe
 def fleet_data(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _data(request, _place(board), scopes.fleet(request.user))
+    return _data(request, _place(board), dashboards_selectors.fleet(request.user))
 
 
 @gzip_page
@@ -60,7 +60,7 @@ def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> HttpRe
 @never_cache
 @require_safe
 def fleet_csv(request: HttpRequest, board: str = FIRST) -> HttpResponse:
-    return _csv(request, _place(board), scopes.fleet(request.user))
+    return _csv(request, _place(board), dashboards_selectors.fleet(request.user))
 
 
 @never_cache

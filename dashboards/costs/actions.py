@@ -18,7 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import selectors as accounts
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.permissions import Owned, allows, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused

@@ -11,10 +11,9 @@ class MoneyConfig(AppConfig):
     def ready(self) -> None:
         from console.system import rounds
         from console.telemetry import meters
-        from console.web import banners
-        from dashboards.costs import banner, metrics
-        from dashboards.money import keeping
+        from console.web.shell import context
+        from dashboards.costs import banner, metrics, tasks
 
-        rounds.register(keeping.as_round)
-        banners.register(banner.budget_banner)
+        rounds.register(tasks.as_round)
+        context.register(banner.budget_banner)
         meters.also("web", metrics.Exposed())

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from console.accounts.permissions import Somebody
-from console.web.banners import Banner
+from console.web.shell.context import Banner
 from dashboards.costs import budgets
 from dashboards.costs.ledger import months
 from dashboards.costs.models import BudgetCrossing

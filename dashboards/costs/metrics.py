@@ -10,6 +10,8 @@ from console.processkit.metrics import Registry
 from dashboards.costs import budgets
 from dashboards.costs.budgets import State
 from dashboards.costs.models import Budget, Whose
+from dashboards.costs.prices.factors import factors
+from dashboards.grafana.export.expressions import FACTORS
 from dashboards.prometheus.collector import Told
 
 USED = "emberline_budget_used_ratio"
@@ -39,3 +41,25 @@ def labels_of(budget: Budget) -> dict[str, str]:
     if budget.whose == Whose.ENDPOINT:
         found["endpoint"] = budget.subject
     return found
+
+
+_TEXTS = {
+    "worker_usd_hour": "What a worker of the endpoint costs an hour, in US dollars.",
+    "saved_usd_token": "What a prompt token found in a cache saves, in US dollars.",
+}
+Price = tuple[str, str, float]
+
+
+class Prices(Told[Price]):
+    unknown = "prices_unknown"
+
+    def read(self) -> Sequence[Price]:
+        return [
+            (factor, name, value)
+            for factor, known in factors().items()
+            for name, value in known.items()
+        ]
+
+    def tell(self, registry: Registry, row: Price) -> None:
+        factor, name, value = row
+        registry.gauge(FACTORS[factor], _TEXTS[factor], endpoint_name=name).set(value)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+from datetime import timedelta
 
+from celery import shared_task
+from django.utils import timezone
+
+from console.system.rounds import Round, State
 from console.tasks import BaseTask
+from dashboards.costs.ledger import hours
+from dashboards.costs.models import MeasuredHour
+from dashboards.prometheus import connections
 
 
 @shared_task(base=BaseTask, name="dashboards.money.tasks.sweep")
@@ -20,3 +27,33 @@ def sweep() -> None:
         hours.measure(connections.fleet(), now)
     if budgets.judge(now):
         banner.forget()
+
+
+LATE = timedelta(minutes=10)
+"""After its end, before an hour that nobody has added is called late."""
+_PURPOSE = "Asks Prometheus after every full hour what endpoints used in it, and adds it up"
+_REMEDY = (
+    "The latest are asked every minute, up to 14 days back. If they stay, see under Metrics "
+    "sources whether all answer, and that celery-worker and celery-beat run."
+)
+
+
+def as_round() -> Round:
+    now = timezone.now()
+    late = [hour for hour in hours.missing(now) if now - hour > hours.HOUR + LATE]
+    last = MeasuredHour.objects.order_by("-looked_at").first()
+
+    def line(state: State, text: str, remedy: str = "") -> Round:
+        return Round("costs", _PURPOSE, state, last.looked_at if last else None, text, remedy)
+
+    if late and not connections.any_known():
+        text = "There is no Prometheus to ask, so nothing is added up."
+        return line(State.IDLE, text, "Add a metrics source, or set PROMETHEUS_URL.")
+    if late:
+        text = (
+            f"Full hours that are not added up: {len(late)}, the latest from {late[0]:%F %R} UTC."
+        )
+        return line(State.LATE, text, _REMEDY)
+    if last is None:
+        return line(State.IDLE, "There was no full hour of an endpoint yet.")
+    return line(State.WORKING, "All full hours are added up.")

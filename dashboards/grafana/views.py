@@ -1,7 +1,7 @@
 """The page "Use your own Grafana", and the files it offers.
 
 Promises that a dashboard names no endpoint and no team, so that whoever may look at any board may
-have it. What else goes along is decided in dashboards.exporting.
+have it. What else goes along is decided in dashboards.grafana.views.
 """
 
 from __future__ import annotations
@@ -11,9 +11,21 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboards import exporting
+from console.accounts.permissions import Somebody, allows
+from dashboards.alerts import rules
+from dashboards.alerts.settings import selectors
 from dashboards.grafana import export
+from dashboards.grafana.export import File
 from dashboards.prometheus.config import recording_rules as config_recording_rules
+
+
+def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[File, ...]:
+    return export.files(console_url, alert_rules(viewer), recorded=recorded)
+
+
+def alert_rules(viewer: Somebody) -> str:
+    """A rule file."""
+    return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
 
 
 @require_safe
@@ -27,7 +39,7 @@ def page(request: HttpRequest) -> HttpResponse:
 def everything(request: HttpRequest) -> HttpResponse:
     """`?recorded=true`: for large fleets."""
     recorded = request.GET.get("recorded") == "true"
-    found = exporting.files(request.user, console_url(request), recorded=recorded)
+    found = files(request.user, console_url(request), recorded=recorded)
     packed = export.zipped(found)
     return _file(packed, "emberline-grafana.zip", "application/zip")
 

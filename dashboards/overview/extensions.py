@@ -7,19 +7,27 @@ without a number. Shows only rows it was given: whose they are was decided befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.urls import reverse
 
 from console.catalogue.selectors import instances
+from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
+from dashboards.alerts.notify import health
+from dashboards.alerts.rules import RULES
+from dashboards.alerts.settings import selectors as alerting
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import evidence
 from dashboards.boards.results.board import fault_message
 from dashboards.boards.results.fleet_summary import LATELY_S, NO_PROMPT
-from dashboards.cost.rates import rate
 from dashboards.costs.formulas.price_terms import of_stored
+from dashboards.costs.formulas.savings import rate
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Answer
+from dashboards.prometheus.sources import selectors
 from endpoints.models import Endpoint
 from endpoints.pages.list.columns import Cell, Column, Filled, register
 
@@ -83,3 +91,41 @@ def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cel
         url = reverse("dashboards:endpoint", args=[row.name])
         found[row.name] = Cell(text, nothing, url)
     return found
+
+
+def facts(_viewer: Any) -> Sequence[Fact]:
+    rules = alerting.settings()
+    on = sum(bool(rules.rendered(rule)) for rule in RULES)
+    own = sum(one.enabled for one in rules.own)
+    return (
+        Fact(
+            "Prometheus",
+            _address(settings.EMBERLINE.prometheus_url) or "none of the console's own",
+            reverse("metrics_sources:list"),
+        ),
+        Fact("Other sources", ", ".join(selectors.names()) or "none"),
+        Fact(
+            "Alert rules",
+            f"{on} of {len(RULES)} built-in rules enabled, {own} custom",
+            reverse("alerting:rules"),
+        ),
+        Fact("Receivers", health.deliverers(), reverse("notify:receivers")),
+        Fact("Grafana", "Export boards to your own Grafana", reverse("dashboards:grafana")),
+    )
+
+
+def _address(url: str) -> str:
+    """Without a user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
+
+
+CARD = Card(
+    "metrics",
+    "Metrics and alerts",
+    "Where numbers come from, and where alerts go.",
+    40,
+    facts,
+    "dashboards:fleet",
+    "Dashboards",
+)

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.web import preferences, responses
-from dashboards import actions, scopes, selectors
+from dashboards import actions, selectors
 from dashboards.boards import page
 from dashboards.boards.panels import FLEET
 from dashboards.boards.queries import Scope
@@ -104,14 +104,14 @@ def _first_steps(request: HttpRequest) -> Sequence[fleet_status.Step]:
 def overview_data(request: HttpRequest) -> JsonResponse:
     prometheus = connections.fleet()
     chosen, _ = query.read(request.GET, time.time())
-    scope, now = scopes.fleet(request.user), chosen.end(time.time())
+    scope, now = selectors.fleet(request.user), chosen.end(time.time())
     return JsonResponse(board.collect(prometheus, SHOWN, scope, chosen.range, now))
 
 
 @never_cache
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
-    found = summary(connections.fleet(), scopes.fleet(request.user))
+    found = summary(connections.fleet(), selectors.fleet(request.user))
     return render(request, "dashboards/htmx/numbers.html", {"summary": found})
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from console.exposition import Sample, total
+from console.processkit.metrics import Sample, total
 from dashboards.boards.queries import CACHED, WRITTEN
 from endpoints.prompt.client import Answer
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from console.core.fetch import fetch
-from console.exposition import Sample, parse
+from console.processkit.metrics import Sample, parse
 from dashboards.proof.cache_proof import MAX_TOKENS
 from endpoints.prompt.client import Answer, Ask, ask
 

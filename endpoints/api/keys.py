@@ -26,9 +26,9 @@ from endpoints.api.key_serializers import (
     UsageSerializer,
     WantedKeySerializer,
 )
-from endpoints.key_rows import NewKey
 from endpoints.keys import actions, usage
 from endpoints.keys import selectors as keys_selectors
+from endpoints.keys.storage import NewKey
 from endpoints.keys.usage import KEPT_DAYS, Used
 from endpoints.models import InferenceKey, KeyUsage
 from endpoints.refusals import bad_body

@@ -6,8 +6,9 @@ the serializers of requests describe, they do not judge.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
 from console.api.serializers import ChangeSerializer
@@ -253,3 +254,23 @@ class WouldSerializer(AppliedObjectSerializer):
     """The answer to a dry run: what would have changed."""
 
     dry_run = serializers.BooleanField()
+
+
+NEW_ENDPOINT: Final = [
+    OpenApiExample(
+        "The least",
+        value={"name": "chat", "model": "smollm2-135m-instruct"},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Two workers which share a warm cache",
+        value={
+            "name": "documents",
+            "model": "smollm2-135m-instruct",
+            "replicas": 2,
+            "cache": {"l1": {"enabled": True, "size_gib": 0.5}},
+            "routing": {"enabled": True, "strategy": "kvaware"},
+        },
+        request_only=True,
+    ),
+]

@@ -11,7 +11,6 @@ from endpoints.api import (
     keys,
     logs,
     manifests,
-    preview,
     spec_checks,
     verbs,
     views,
@@ -20,7 +19,7 @@ from endpoints.api import (
 app_name = "endpoints-api"
 urlpatterns = [
     path("fit/", spec_checks.FitView.as_view(), name="fit"),
-    path("preview/", preview.PreviewView.as_view(), name="preview"),
+    path("preview/", spec_checks.PreviewView.as_view(), name="preview"),
     path("follows/", follows.Follows.as_view(), name="follows"),
     path("follows/<uuid:follow_id>/", follows.OneFollow.as_view(), name="follow"),
     path("endpoints/", views.Endpoints.as_view(), name="list"),

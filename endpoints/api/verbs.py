@@ -11,8 +11,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import actions, teams
-from endpoints.api.answers import change, nothing, only
-from endpoints.api.dry_runs import CHANGED, carried_out
+from endpoints.api.answers import CHANGED, carried_out, change, nothing, only
 from endpoints.api.serializers import (
     EndpointSerializer,
     MoveSerializer,

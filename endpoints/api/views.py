@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.generics import GenericAPIView, ListAPIView
@@ -17,15 +17,13 @@ from rest_framework.response import Response
 
 from console.api import watch
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
 from console.api.preconditions import expected_generation
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import abandonment, actions, selectors
-from endpoints.api import examples
-from endpoints.api.answers import change, shown, without_note
-from endpoints.api.dry_runs import CHANGED, REMOVED, carried_out
-from endpoints.api.filters import FILTERS
+from endpoints.api import serializers
+from endpoints.api.answers import CHANGED, REMOVED, carried_out, change, shown, without_note
 from endpoints.api.serializers import (
     AbandonedSerializer,
     EndpointSerializer,
@@ -35,9 +33,29 @@ from endpoints.api.serializers import (
     WishSerializer,
     WouldSerializer,
 )
+from endpoints.choices import Phase
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.fields import STRATEGIES
+
+
+def _in_phase(value: str) -> Q:
+    """Deleting from the moment it is asked for, as it is shown."""
+    if value == Phase.DELETING:
+        return Q(deleted_at__isnull=False)
+    return Q(deleted_at__isnull=True, status__phase=value)
+
+
+FILTERS = (
+    Filter("search", ("name__icontains", "spec__model__icontains"), "In the name or the model."),
+    Filter("phase", _in_phase, "In this phase.", choices=[str(phase) for phase in Phase]),
+    Filter("strategy", "spec__routing__strategy", "Routed this way.", choices=STRATEGIES),
+    Filter("cluster", "spec__placement__cluster", "On this cluster."),
+    Filter("team", "team__slug", "Of this team, by its slug."),
+    Filter("model", "spec__model", "Of exactly this model."),
+)
+
 
 _ABANDON = OpenApiParameter(
     "abandon",
@@ -81,7 +99,7 @@ class Endpoints(GenericAPIView[Endpoint]):
         parameters=[DRY_RUN],
         request=NewEndpointSerializer,
         responses={200: WouldSerializer, 201: EndpointSerializer, 400: ErrorSerializer},
-        examples=examples.NEW_ENDPOINT,
+        examples=serializers.NEW_ENDPOINT,
     )
     @idempotent
     def post(self, request: Request) -> Response:

@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
+
 from console.audit import chain, integrity
-from console.commandline.context import Wrong
-from console.commandline.exits import FAILED, USAGE
+from console.commandline.context import FAILED, USAGE, Wrong
 from console.system import preflight
 from console.vault import key_rotation
-from endpoints.commandline import demo
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint
+from endpoints.placement import installation
+from endpoints.spec.endpoint_spec import GIB
+
+NAME = "demo"
+REPLICAS = 2
+L1_GIB = 0.5
+LEAST_L1_GIB = 0.06
+# A worker of the demo model needs 2.4 GiB; simulated ones next to nothing.
+MEMORY_GIB = {"vllm": 3.0, "simulated": 0.25}
+
+
+def seed_demo() -> str:
+    """Says what it did; a demo that is there, in whatever state, is left alone."""
+    if Endpoint.objects.filter(name=NAME).exists():
+        return f"The endpoint {NAME} exists."
+    actions.create(SYSTEM, spec())
+    return f"The endpoint {NAME} is accepted."
+
+
+def spec() -> dict[str, Any]:
+    engine = settings.EMBERLINE.workers
+    l1_gib = _l1_gib(engine)
+    return {
+        "name": NAME,
+        "model": installation.DEMO_MODEL,
+        "engine": engine,
+        "replicas": REPLICAS,
+        "cache": {
+            "l1": {"enabled": l1_gib > 0, "size_gib": l1_gib or L1_GIB},
+            "l2": {"enabled": l1_gib > 0, "backend": "tieredstorage"},
+        },
+        "routing": {"enabled": True, "strategy": "prefixaware"},
+        "worker_args": ["--max-model-len=2048"],
+        "resources": {"cpus": 1.0, "memory_gib": MEMORY_GIB[engine]},
+    }
+
+
+def _l1_gib(engine: str) -> float:
+    """Half a GiB, less where /dev/shm is small (64 MiB in many containers), 0 for none."""
+    if engine == "simulated":
+        return L1_GIB
+    offered = 0.8 * installation.shared_memory_bytes() / GIB / REPLICAS
+    fitting = round(min(L1_GIB, offered), 2)
+    return fitting if fitting >= LEAST_L1_GIB else 0.0
 
 
 class ThisMachine:
     def seed_demo(self) -> str:
-        return demo.seed_demo()
+        return seed_demo()
 
     def doctor(self) -> tuple[str, bool]:
         """Past the API, which may be what is broken."""

@@ -10,10 +10,10 @@ class ControllerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import usage
+        from console.clusters import related_objects
         from endpoints import owners
         from endpoints.controller import selectors
 
         owners.register(selectors.owner_of)
-        usage.register(selectors.cluster_users)
-        usage.register_follows(selectors.namespaces)
+        related_objects.register_usage(selectors.cluster_users)
+        related_objects.register_follows(selectors.namespaces)

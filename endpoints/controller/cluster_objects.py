@@ -13,7 +13,7 @@ from typing import Any, Final
 from console.provisioners.base import TemporaryError
 from console.provisioners.kubernetes.api.client import Client, Json
 from console.provisioners.kubernetes.api.kinds import EVENT, Kind
-from endpoints.manifests import crd, schemas
+from endpoints.manifests import schemas
 from endpoints.manifests.objects import FINALIZER
 
 OBJECT: Final = Kind(f"{schemas.GROUP}/v1", schemas.KIND, schemas.PLURAL)
@@ -34,11 +34,11 @@ class Objects:
 
     def definition(self) -> Json | None:
         """The definition as the cluster has it."""
-        return self.client.get(DEFINITION, crd.NAME)
+        return self.client.get(DEFINITION, schemas.NAME)
 
     def install(self, present: Json | None) -> None:
         """The definition as we have it; nothing is sent where it is there already."""
-        body = crd.definition()
+        body = schemas.definition()
         body["metadata"]["annotations"] = {_HASH: _digest(body)}
         if present is None or _annotations(present).get(_HASH) != _annotations(body)[_HASH]:
             self.client.apply(body, kind=DEFINITION)
@@ -99,7 +99,7 @@ class Objects:
 
 def is_ours(definition: Json) -> bool:
     labels = definition["metadata"].get("labels") or {}
-    return all(labels.get(name) == value for name, value in crd.OWN_LABEL.items())
+    return all(labels.get(name) == value for name, value in schemas.OWN_LABEL.items())
 
 
 def established(definition: Json) -> bool:

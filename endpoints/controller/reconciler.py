@@ -21,7 +21,7 @@ from endpoints.controller import cluster_objects
 from endpoints.controller.cluster_objects import Objects
 from endpoints.controller.followed_object import Each
 from endpoints.controller.models import Follow, FollowStatus, Owned
-from endpoints.manifests import crd
+from endpoints.manifests import schemas
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def _definition(found: Follow, objects: Objects) -> None:
     elif not found.foreign:
         raise PermanentError(
             "ForeignDefinition",
-            f"The cluster has {crd.NAME} from somebody else, whose operator may act on the same "
+            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the same "
             "objects. Remove that operator, or follow with --foreign if nothing acts on them.",
         )
     if present is None or not cluster_objects.established(present):

@@ -16,11 +16,11 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.audit.record import diff, record
-from endpoints import key_rows, teams
+from endpoints import teams
 from endpoints.actions import Actor, held, living, nudge, user_of
-from endpoints.key_rows import NewKey
 from endpoints.keys import storage, usage
 from endpoints.keys import terms as keys_terms
+from endpoints.keys.storage import NewKey
 from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
 from endpoints.refusals import (
@@ -49,7 +49,7 @@ def create(
     try:
         with transaction.atomic():
             endpoint = living(held(actor, name))
-            made = key_rows.add(user_of(actor), endpoint, label, terms)
+            made = storage.add(user_of(actor), endpoint, label, terms)
             _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
@@ -68,7 +68,7 @@ def create_in_group(
     try:
         with transaction.atomic():
             group = held_group(actor, group_id)
-            made = key_rows.add(user_of(actor), group, label, terms)
+            made = storage.add(user_of(actor), group, label, terms)
             _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
@@ -91,7 +91,7 @@ def change(
         terms = keys_terms.parse(data, timezone.now(), before)
         if terms == before:
             return key
-        for column, value in key_rows.stored(terms).items():
+        for column, value in storage.stored(terms).items():
             setattr(key, column, value)
         key.spent_until = usage.spent_until(key, timezone.now())
         key.save(update_fields=["pin", "terms", "spent_until"])

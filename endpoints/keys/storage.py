@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
 
+from console.accounts.models import User
+from console.audit.record import record
 from console.processkit.files import make_private_dir, write_private
 from console.rehearsal import rehearsing
 from console.vault import store
+from endpoints.keys.terms import KeyTerms
+from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
 PREFIX = "ebk_"
 CONSOLE = "console"
@@ -80,3 +87,49 @@ def _shared() -> bool:
 
 def _kept_as(name: str) -> str:
     return f"endpoint/{name}/console-key"
+
+
+CONSOLE_TERMS = KeyTerms(pin=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """`clear` is the key itself: to be shown once and then forgotten."""
+
+    key: InferenceKey
+    clear: str
+
+
+def add(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms) -> NewKey:
+    clear = new()
+    whose = {"endpoint": of} if isinstance(of, Endpoint) else {"group": of}
+    key = InferenceKey.objects.create(
+        name=label,
+        sha256=digest(clear),
+        prefix=shown_prefix(clear),
+        created_by=user,
+        **stored(terms),
+        **whose,
+    )
+    return NewKey(key, clear)
+
+
+def stored(terms: KeyTerms) -> dict[str, object]:
+    """Terms as columns of a row."""
+    found = terms.to_dict()
+    return {"pin": found.pop("pin"), "terms": found}
+
+
+def add_console_key(user: User | None, endpoint: Endpoint) -> None:
+    """After the endpoint's row is written: of two creators of one name only one gets here."""
+    made = add(user, endpoint, CONSOLE, CONSOLE_TERMS)
+    write_console_key(endpoint.name, made.clear)
+
+
+def renew_console_key(endpoint: Endpoint) -> None:
+    """By the reconciler, when the file with the console's own key is lost."""
+    with transaction.atomic():
+        lost = endpoint.keys.filter(name=CONSOLE, revoked_at__isnull=True)
+        lost.update(revoked_at=timezone.now())
+        add_console_key(None, endpoint)
+        record(None, "renew_key", f"endpoint/{endpoint.name}", {"name": CONSOLE})

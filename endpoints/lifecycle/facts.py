@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.provisioners.base import ReplicaObservation, ReplicaState
+from endpoints.choices import Stage
+
 CRASHES_TO_LOOP = 3
 """Deaths of a worker without becoming ready in between, after which it is called a loop."""
 NEEDS_ACTION = frozenset(
@@ -172,3 +175,25 @@ class Facts:
     def looping(self) -> tuple[WorkerSeen, ...]:
         """Workers of the wanted spec: those of an earlier revision say nothing about this one."""
         return tuple(w for w in self.living if w.current and w.looping)
+
+
+_OVER = (ReplicaState.STOPPING, ReplicaState.EXITED)
+_FETCHING = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImagePulling"})
+_FETCHING_TOO = frozenset({"ErrImageNeverPull", "RegistryUnavailable", "ContainerCreating"})
+_PREPARING = ("Init", "PodInitializing")
+
+
+def stage(seen: ReplicaObservation) -> Stage:
+    if seen.state in _OVER:
+        return Stage.LEAVING
+    if seen.state is ReplicaState.READY:
+        return Stage.READY
+    if seen.started_at or seen.restarts:
+        return Stage.LOADING
+    if not seen.node:
+        return Stage.SCHEDULING
+    if seen.reason.startswith(_PREPARING):
+        return Stage.PREPARING
+    if seen.reason in _FETCHING | _FETCHING_TOO:
+        return Stage.PULLING
+    return Stage.PREPARING if seen.state is ReplicaState.BACKOFF else Stage.PULLING

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from endpoints.choices import Phase, Reason
+from endpoints.lifecycle.facts import CRASHES_TO_LOOP, Facts
 from endpoints.lifecycle.phases import Verdict
 
 _SCHEDULER = re.compile(r"\b\d+/\d+ nodes are available: (.*)", re.DOTALL)
@@ -103,3 +105,44 @@ def scheduling_remedy(message: str) -> str:
     if not known:
         return ""
     return f"{' Or: '.join(known)} Pending workers are placed as soon as a node fits."
+
+
+OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
+"""Refusals of a provisioner that the spec itself has earned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Why the present revision has failed: a stable reason, and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+def blame(facts: Facts) -> Blame | None:
+    """None while the change may still succeed, or where nothing served before it."""
+    if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
+        return None
+    if facts.trouble is not None:
+        return _refusal(facts)
+    if facts.complete and not facts.overdue:
+        return None
+    if facts.failed is not None:
+        return Blame(facts.failed.reason, facts.failed.message)
+    looping = [w for w in facts.living if w.current and w.looping]
+    if looping:
+        worker = looping[0]
+        text = f"{worker.name} died {CRASHES_TO_LOOP} times without becoming ready."
+        return Blame(Reason.WORKERS_CRASH_LOOPING, f"{text} {worker.message}".strip())
+    if facts.overdue:
+        why = facts.stuck.message if facts.stuck else facts.proof_error
+        text = f"{facts.current_ready} of {facts.wanted} new workers were ready at the deadline."
+        return Blame(Reason.DEADLINE_EXCEEDED, f"{text} {why}".strip())
+    return None
+
+
+def _refusal(facts: Facts) -> Blame | None:
+    trouble = facts.trouble
+    if trouble is None or trouble.reason not in OF_THE_REVISION:
+        return None
+    return Blame(trouble.reason, trouble.message)

@@ -12,8 +12,7 @@ from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
 from endpoints.manifests.importer import flat, name_of
-from endpoints.manifests.notes import Mark, Note
-from endpoints.manifests.objects import Manifest
+from endpoints.manifests.objects import Manifest, Mark, Note
 from endpoints.manifests.worker import arguments, serves_vllm
 
 Spec = Mapping[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
-from endpoints.manifests.notes import Mark, Note
+from endpoints.manifests.objects import Mark, Note
 from endpoints.manifests.structural_schema import refused
 from endpoints.spec.endpoint_spec import FieldError
 

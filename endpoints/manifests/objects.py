@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
-from endpoints.manifests import crd, schemas
+from endpoints.manifests import schemas
 from endpoints.manifests.structural_schema import check, refused
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
@@ -69,7 +70,7 @@ def read(document: Mapping[str, Any]) -> Manifest:
     else:
         errors += placeholders(spec, "spec")
         told = {error.field for error in errors}
-        schema = crd.relaxed_spec(kind, version)
+        schema = schemas.relaxed_spec(kind, version)
         errors += [error for error in check(spec, schema, "spec") if error.field not in told]
     if errors:
         raise SpecErrors(errors)
@@ -179,3 +180,21 @@ def _texts(value: Any, path: str) -> Iterator[FieldError]:
         if not isinstance(item, str):
             remedy = "Put it between quotes."
             yield refused(f"{path}[{key}]", item, "This must be text.", remedy, "type")
+
+
+class Mark(StrEnum):
+    """`KEPT`: stays in the manifest, and nothing is done for it here."""
+
+    WARNING = "warning"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`code` is stable; `path` is that of the object."""
+
+    path: str
+    code: str
+    message: str
+    remedy: str = ""
+    mark: Mark = Mark.WARNING

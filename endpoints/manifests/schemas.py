@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from functools import cache
 from importlib import resources
@@ -44,3 +45,100 @@ def _file(name: str) -> dict[str, Any]:
     text = resources.files(__package__).joinpath("schema", name).read_text(encoding="utf-8")
     data: dict[str, Any] = json.loads(text)
     return data
+
+
+NAME: Final = f"{PLURAL}.{GROUP}"
+OWN_LABEL: Final = {
+    "app.kubernetes.io/name": "emberline",
+    "app.kubernetes.io/managed-by": "emberline",
+}
+AMP_ADDRESS = "^https:\\/\\/aps-workspaces\\."
+ANY_ADDRESS: Final = r"^(https?://[^\s]+)?$"
+_SUBRESOURCES = {
+    "status": {},
+    "scale": {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    },
+}
+_COLUMNS = (
+    {"name": "State", "type": "string", "jsonPath": ".status.state"},
+    {"name": "Replicas", "type": "integer", "jsonPath": ".status.replicas"},
+    {
+        "name": "Ready",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+    },
+    {
+        "name": "Reason",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
+    },
+    {"name": "URL", "type": "string", "jsonPath": ".status.url", "priority": 1},
+    {"name": "Model", "type": "string", "jsonPath": ".spec.modelName", "priority": 1},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+)
+
+
+def definition() -> dict[str, Any]:
+    """The object to apply."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME, "labels": dict(OWN_LABEL)},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+            },
+            "scope": "Namespaced",
+            "versions": [_version(version) for version in VERSIONS],
+        },
+    }
+
+
+@cache
+def relaxed_spec(kind: str, version: str) -> dict[str, Any]:
+    """The schema of `spec` which is asked for. Shared between callers: not to be changed."""
+    schema = copy.deepcopy(spec_schema(kind, version))
+    _relax(schema)
+    return schema
+
+
+def _version(version: str) -> dict[str, Any]:
+    status = copy.deepcopy(status_schema(version))
+    status["properties"]["url"] = {"type": "string"}
+    return {
+        "name": version,
+        "served": True,
+        "storage": version == VERSIONS[0],
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"type": "object"},
+                    "spec": relaxed_spec(KIND, version),
+                    "status": status,
+                },
+            }
+        },
+        "subresources": _SUBRESOURCES,
+        "additionalPrinterColumns": list(_COLUMNS),
+    }
+
+
+def _relax(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if str(schema.get("pattern", "")).startswith(AMP_ADDRESS):
+            schema["pattern"] = ANY_ADDRESS
+        for part in schema.values():
+            _relax(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _relax(part)

@@ -13,8 +13,7 @@ from typing import Any
 
 from endpoints.manifests import schemas, triggers
 from endpoints.manifests.importer import DEADLINE_S
-from endpoints.manifests.quantities import cpu_text, memory_text
-from endpoints.manifests.worker import GPU, MOUNT
+from endpoints.manifests.worker import GPU, MOUNT, cpu_text, memory_text
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import BY_PATH
 

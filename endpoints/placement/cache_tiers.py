@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachetier import selectors as cachetiers
-from cachetier import usage
+from cachetier import signals
 from cachetier.signals import tier_changed
 from console.claims import mark_due
 from endpoints import selectors
@@ -15,7 +15,7 @@ from endpoints.tasks import reconcile_endpoint
 
 def connect() -> None:
     """Called once, when the application is ready."""
-    usage.register(users)
+    signals.register(users)
     tier_changed.connect(look_again, dispatch_uid="endpoints.placement.cache_tiers")
 
 

@@ -16,7 +16,7 @@ from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
-from endpoints.installation import installation
+from endpoints.placement.installation import installation
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.workload.worker_spec import L2Access, worker_spec
 

@@ -6,8 +6,8 @@ cluster is told which endpoints use it, so that it is not removed under them.
 
 from __future__ import annotations
 
+from console.clusters import related_objects
 from console.clusters import selectors as clusters
-from console.clusters import usage
 from console.provisioners.base import Provisioner
 from endpoints import selectors
 from endpoints.spec.endpoint_spec import EndpointSpec
@@ -15,7 +15,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 def connect() -> None:
     """Called once, when the application is ready."""
-    usage.register(users)
+    related_objects.register_usage(users)
 
 
 def users() -> dict[str, list[str]]:

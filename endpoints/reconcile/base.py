@@ -30,14 +30,14 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.rollout import plan
-from endpoints import key_rows, selectors, teams
+from endpoints import selectors, teams
 from endpoints.choices import EventKind, Phase, Reason, Severity
-from endpoints.installation import installation
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component, ComponentStatus, EndpointFacts
 from endpoints.lifecycle.phases import Facts, PartSeen, Trouble, decide
 from endpoints.lifecycle.steps import steps
 from endpoints.models import Endpoint
+from endpoints.placement.installation import installation
 from endpoints.reconcile import l2_status
 from endpoints.reconcile.events import Happening
 from endpoints.reconcile.roster import Roster, Wish, may_stop, roster, worker_facts
@@ -185,7 +185,7 @@ class Pass:
         clear = storage.read_console_key(self.endpoint.name)
         console = self.endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True).first()
         if console is None or not clear or console.sha256 != storage.digest(clear):
-            key_rows.renew_console_key(self.endpoint)
+            storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
     def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:

@@ -12,9 +12,8 @@ from typing import Any
 
 from console.provisioners.base import ClusterEvent, Drift, Observation, PartCondition
 from endpoints.choices import EventKind, Reason, Severity
-from endpoints.lifecycle.facts import Impairment, PartSeen
+from endpoints.lifecycle.facts import Impairment, PartSeen, stage
 from endpoints.reconcile.events import Happening
-from endpoints.stages import stage
 
 EXPOSING = ("route", "ingress", "load balancer", "certificate")
 """Parts without which callers outside do not reach an endpoint."""

@@ -13,13 +13,12 @@ from pathlib import Path
 from django.conf import settings
 
 from cachetier import actions as tiers
-from cachetier.choices import DEFAULT_TIER
 from cachetier.client.address import Address
 from cachetier.client.cache_client import CacheClient
-from cachetier.client.connection import ReplyError
-from cachetier.client.errors import CacheError, DeniedError
+from cachetier.client.connection import CacheError, DeniedError, ReplyError
 from cachetier.client.node_list import Nodes, look_up
 from cachetier.selectors import attachment
+from cachetier.tier.lifecycle import DEFAULT_TIER
 from console.core import confined_files
 from console.core.confined_files import FileRefused
 from endpoints.choices import Reason

@@ -30,13 +30,13 @@ from endpoints import selectors
 from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, Reason
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import Facts, PartSeen, Trouble
+from endpoints.lifecycle.remedies import blame
 from endpoints.models import DriftOrder
 from endpoints.owners import owner_of
 from endpoints.reconcile.base import Pass
 from endpoints.reconcile.cluster_status import Surroundings, surroundings
 from endpoints.reconcile.roster import Roster
 from endpoints.reconcile.status import OfCluster, Outcome, RollBack
-from endpoints.rolling_back import blame
 
 AGAIN_S = 30
 SILENT = "RouterSilent"

@@ -13,10 +13,10 @@ from typing import Any
 from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
+from endpoints.lifecycle.facts import stage
 from endpoints.lifecycle.phases import WorkerSeen
 from endpoints.models import Endpoint, Replica
 from endpoints.reconcile.events import Happening
-from endpoints.stages import stage
 
 DRAIN = timedelta(seconds=30)
 """A leaving worker finishes its requests for so long before it is stopped."""

@@ -14,19 +14,19 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from console.claims import Claim
-from endpoints.choices import DriftVerb, EventKind, Phase, Severity, Stage
+from endpoints.choices import DriftVerb, EventKind, Phase, Reason, Severity, Stage, Step, StepState
 from endpoints.lifecycle.components import ComponentStatus
 from endpoints.lifecycle.phases import Facts, PartSeen, Verdict
-from endpoints.lifecycle.remedies import remedy
+from endpoints.lifecycle.remedies import Blame, remedy
 from endpoints.lifecycle.steps import StepNow, merge
 from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica
 from endpoints.reconcile import events
 from endpoints.reconcile.cluster_status import Surroundings, drift_happenings
 from endpoints.reconcile.events import Happening
 from endpoints.reconcile.roster import Roster
-from endpoints.rolling_back import Blame
 from endpoints.signals import send_replicas_changed
 
 _MARKS = ("started_at", "restarts")
@@ -276,3 +276,19 @@ def _phase_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happenin
             f"{verdict.reason}. {verdict.message}"
         )
     return [Happening(EventKind.PHASE_CHANGED, text, severity=severity)]
+
+
+def first_status() -> dict[str, Any]:
+    now = timezone.now()
+    step = {
+        "code": Step.ACCEPTED,
+        "state": StepState.ACTIVE,
+        "started_at": now.isoformat(),
+        "finished_at": "",
+        "message": "",
+    }
+    return {
+        "reason": Reason.ACCEPTED,
+        "message": "Waiting for its first look.",
+        "steps": [step],
+    }

@@ -22,7 +22,26 @@ from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 from endpoints.simulated_worker.telemetry import NOTHING_YET, Admission, Telemetry
-from endpoints.simulated_worker.timing import Timing
+
+_PREFILL_S = 0.006
+_L1_S = 0.0003
+_L2_S = 0.0006
+_DECODE_S = 0.030
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds a token, at the given speed."""
+
+    speed: float
+
+    def prefill_s(self, computed: int, from_l1: int, from_l2: int) -> float:
+        """Blocks still on the device cost nothing."""
+        return (computed * _PREFILL_S + from_l1 * _L1_S + from_l2 * _L2_S) / self.speed
+
+    @property
+    def decode_s(self) -> float:
+        return _DECODE_S / self.speed
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 from endpoints.simulated_worker.blocks import Hash
 
 MARKER_BYTES = 64

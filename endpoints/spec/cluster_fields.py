@@ -8,7 +8,7 @@ from __future__ import annotations
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.pod_fields import PLACEMENT, POD, ROLLOUT, SOURCE
 from endpoints.spec.section import NAMED, PAIRS, SECONDS, of
-from endpoints.spec_cluster_words import path_problem
+from endpoints.spec.validators import path_problem
 
 EXPOSURES = ("none", "ingress", "gateway", "loadbalancer")
 TLS = ("none", "secret", "cert-manager")

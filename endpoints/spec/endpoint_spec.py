@@ -26,7 +26,7 @@ from endpoints.spec.cluster_spec import (
     ScalingSpec,
     SourceSpec,
 )
-from endpoints.spec.fields import FIELDS, SECTIONS, SpecField
+from endpoints.spec.fields import FIELDS, SECTIONS, Effect, SpecField
 from endpoints.spec.section import DEFAULTS
 from endpoints.spec.validators import showable
 
@@ -301,3 +301,27 @@ def _unknown(given: Mapping[str, Any]) -> list[FieldError]:
             )
         )
     return errors
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    path: str
+    label: str
+    before: Any
+    after: Any
+    effect: Effect
+
+
+def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[Change, ...]:
+    """Changed fields in the order of the form."""
+    old, new = before.flat(), after.flat()
+    return tuple(
+        Change(f.path, f.label, old[f.path], new[f.path], f.effect)
+        for f in FIELDS
+        if old[f.path] != new[f.path]
+    )
+
+
+def as_audit(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
+    """The trail's shape: {"replicas": [1, 2]}."""
+    return {change.path: [change.before, change.after] for change in changes}

@@ -6,11 +6,7 @@ from __future__ import annotations
 
 from endpoints.spec.field import Effect
 from endpoints.spec.section import DAY_S, NAMED, PAIRS, of
-from endpoints.spec_cluster_words import (
-    env_problem,
-    label_name_problem,
-    path_problem,
-)
+from endpoints.spec.validators import env_problem, label_name_problem, path_problem
 
 SOURCES = ("", "huggingface", "s3", "fsx", "pvc")
 _FIXED, _RESTART, _LIVE = Effect.FIXED, Effect.RESTART, Effect.LIVE

@@ -19,7 +19,7 @@ from endpoints.spec.cluster_spec import (
     SourceSpec,
 )
 from endpoints.spec.field import Effect, SpecField
-from endpoints.spec_cluster_words import (
+from endpoints.spec.validators import (
     key_values,
     key_values_problem,
     object_name_problem,

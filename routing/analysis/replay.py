@@ -19,7 +19,7 @@ from endpoints.spec.fields import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.roundrobin import RoundRobin
+from routing.engine.policies.session import RoundRobin
 
 _MEMORY_BLOCKS = 1_000_000
 _BLOCK_TOKENS = 64.0

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from routing import actions, selectors
-from routing.api.away import AWAY, RouterAway
+from routing.api.views import AWAY, RouterAway
 
 
 class PrefixGroupSerializer(serializers.Serializer[Any]):

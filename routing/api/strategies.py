@@ -18,8 +18,8 @@ from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from endpoints.prompt import client
 from endpoints.spec.fields import STRATEGIES
-from routing import preview, selectors, sessions
-from routing.api.away import AWAY, RouterAway
+from routing import selectors
+from routing.api.views import AWAY, RouterAway
 from routing.playground import answers
 from routing.prompts import dry_run
 from routing.prompts.conversation import APIS, ROLES, ROUTES, from_json
@@ -111,7 +111,7 @@ class Strategies(APIView):
         responses={200: StrategiesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = preview.of(endpoint_selectors.get(name))
+        seen = selectors.of(endpoint_selectors.get(name))
         if seen.error:
             raise RouterAway(seen.error)
         fields = [str(key) for key in StrategySerializer().fields]
@@ -164,7 +164,7 @@ class Explain(APIView):
         asked.is_valid(raise_exception=True)
         given = asked.validated_data
         body = dry_run.whole(given["request"])
-        headers, fields = sessions.named(endpoint, given.get("session", ""))
+        headers, fields = selectors.named(endpoint, given.get("session", ""))
         strategy, key = given.get("strategy", ""), given.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)
         return Response(

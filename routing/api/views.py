@@ -8,7 +8,8 @@ from typing import Any
 from django.http import Http404, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
+from rest_framework import serializers, status
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -20,9 +21,17 @@ from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from routing import selectors
 from routing.analysis.choices import OUTCOMES, Filter
-from routing.api.away import RouterAway
 from routing.doctor.findings import Severity, State
 from routing.pages import decision_stream
+
+
+class RouterAway(APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_code = "router_away"
+
+
+AWAY = {503: ErrorSerializer}
+
 
 _LIMIT = OpenApiParameter(
     "limit",

@@ -30,9 +30,8 @@ from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilent, RouterWorker, RunningConfig
 from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
-from routing.deployment.workload import SERVICE_PORT, in_pods
+from routing.deployment.workload import SERVICE_PORT, in_pods, router_spec, workload_name
 from routing.engine.config import parse_keys, show_key
-from routing.router_spec import router_spec, workload_name
 
 ASK_DEADLINE_S = 1.5
 SETTLED_S = 30.0  # after its start, or the change to kvaware; until then the router is learning

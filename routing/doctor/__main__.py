@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 
-from routing.doctor import show
+from routing.doctor import examination
 from routing.doctor.examination import examine
 from routing.doctor.inspection import Limits, Named
 
@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     workers = [_named(parser, word) for word in given.worker] or None
     found = examine("", given.admin.rstrip("/"), workers, Limits(all_s=given.timeout))
-    shown = json.dumps(found.data(), indent=2) if given.output == "json" else show.text(found)
+    shown = (
+        json.dumps(found.data(), indent=2) if given.output == "json" else examination.text(found)
+    )
     sys.stdout.write(shown + "\n")
     return found.exit_code
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from console import exposition
+from console.processkit import metrics
 from routing.doctor.facts import CacheConfig, Model, Placed, Publisher, Routed, Said
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def models(body: bytes) -> tuple[Model, ...]:
 
 
 def cache(body: bytes) -> CacheConfig:
-    samples = exposition.parse(body.decode(errors="replace"), "vllm:")
+    samples = metrics.parse(body.decode(errors="replace"), "vllm:")
     labels = next((s.labels for s in samples if s.name == "vllm:cache_config_info"), {})
     return CacheConfig(
         engine=bool(samples),
@@ -81,7 +81,7 @@ def tokens(body: bytes) -> tuple[int, ...]:
 
 
 def names(body: bytes) -> frozenset[str]:
-    return frozenset(sample.name for sample in exposition.parse(body.decode(errors="replace")))
+    return frozenset(sample.name for sample in metrics.parse(body.decode(errors="replace")))
 
 
 def routed(data: dict[str, Any]) -> tuple[Routed, ...]:

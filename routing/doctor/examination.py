@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from routing.doctor.checks import CHECKS
 from routing.doctor.facts import Facts
-from routing.doctor.findings import Examination
+from routing.doctor.findings import Examination, Finding, Severity
 from routing.doctor.inspection import Limits, Named, gather
 
 
@@ -29,3 +29,47 @@ def judge(facts: Facts) -> Examination:
         seconds=facts.seconds,
         outcomes=tuple(check.made(facts) for check in CHECKS),
     )
+
+
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
+_EVIDENCE = 8
+
+
+def text(found: Examination) -> str:
+    lines: list[str] = []
+    for finding in found.findings:
+        lines += [*_finding(finding), ""]
+    if found.skipped:
+        width = max(len(outcome.code) for outcome in found.skipped)
+        lines += ["Not made:"]
+        lines += [f"  {one.code:{width}}  {one.why}" for one in found.skipped]
+        lines += [""]
+    return "\n".join([*lines, summary(found)])
+
+
+def summary(found: Examination) -> str:
+    """One line: what was looked at, and what came of it."""
+    counts = {one: sum(f.severity is one for f in found.findings) for one in Severity}
+    if any(counts.values()):
+        words = [
+            f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count
+        ]
+        verdict = ", ".join(words)
+    else:
+        verdict = "nothing found"
+    left = f", {len(found.skipped)} not made" if found.skipped else ""
+    name = found.endpoint or "The router"
+    return (
+        f"{name}: {verdict}. {len(found.passed)} of {len(found.outcomes)} checks passed{left}; "
+        f"{len(found.workers)} workers, strategy {found.strategy or 'unknown'}, "
+        f"{found.seconds:.1f} s."
+    )
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"{_MARKS[finding.severity]} {finding.severity} {finding.code}: {finding.what}"
+    for line in finding.evidence[:_EVIDENCE]:
+        yield f"    {line}"
+    if len(finding.evidence) > _EVIDENCE:
+        yield f"    and {len(finding.evidence) - _EVIDENCE} more"
+    yield f"  → {finding.fix}"

@@ -8,7 +8,7 @@ whatever happens: what could not be learnt says why. Must not know what the answ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
@@ -22,7 +22,17 @@ from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilent
 from routing.doctor import answers
 from routing.doctor.facts import Facts, RouterFacts, Said, WorkerFacts
-from routing.doctor.probes import PROBES
+
+PLAIN, CHAT = "a plain text", "a chat"
+
+_SYSTEM = {"role": "system", "content": "Be brief."}
+_USER = {"role": "user", "content": "Naïve 你好, it's  1234567?"}
+# By name, what is sent to /tokenize beside the model.
+PROBES: Mapping[str, Mapping[str, Any]] = {
+    PLAIN: {"prompt": _USER["content"]},
+    CHAT: {"messages": [_SYSTEM, _USER]},
+}
+
 
 T = TypeVar("T")
 

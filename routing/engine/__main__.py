@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from routing.engine.config import Config, ConfigError, display
+from routing.engine.config import Config, ConfigError, show
 from routing.engine.config.source import Source
 from routing.engine.flags import parser, read, refuse_beside_file
 from routing.engine.observe.logs import Log
@@ -30,7 +30,7 @@ def _source(flags: argparse.Namespace) -> Source:
 def _check(config: Config) -> None:
     """Print what would run; what is wrong has been refused by now."""
     sys.stdout.buffer.write(
-        orjson.dumps(display(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        orjson.dumps(show(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )
 
 

@@ -1,7 +1,7 @@
 """The admin port: health, metrics, and why things are as they are.
 
 Nothing here shows prompt text, keys or session names. Requests of web pages are refused
-(console.processkit.browsers). It has no login: bind it to an address of your own. No sockets here:
+(console.processkit.listener). It has no login: bind it to an address of your own. No sockets here:
 a request in, an answer out.
 """
 
@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from console.processkit import browsers
-from routing.engine.config import bounds, display
+from console.processkit import listener
+from routing.engine.config import bounds, show
 from routing.engine.discovery.finders import Discovery
 from routing.engine.errors import Refusal
 from routing.engine.explanation import explain, explain_as
@@ -70,8 +70,8 @@ class Admin:
         lines = (line.partition(":") for line in raw.decode("latin-1").split("\r\n")[1:])
         headers = {name.strip().lower(): value.strip() for name, _, value in lines}
         admin = self._router.config.admin
-        is_local = admin is not None and browsers.is_loopback(admin.host)
-        found = browsers.refusal(
+        is_local = admin is not None and listener.is_loopback(admin.host)
+        found = listener.refusal(
             path.decode("latin-1"),
             headers.get,
             is_local=is_local,
@@ -186,7 +186,7 @@ class Admin:
         router = self._router
         return _json(
             {
-                "config": display(router.config),
+                "config": show(router.config),
                 "loaded_at": router.config_time,
                 "refused": router.config_error,
                 "needs_restart": router.config_ignored,

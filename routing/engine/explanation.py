@@ -13,8 +13,7 @@ from routing.engine.kvaware.placement import explain_blocks
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.roundrobin import RoundRobin
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import RoundRobin, Session
 from routing.engine.prompt.identity import Identifier, session_of
 from routing.engine.router import Router
 

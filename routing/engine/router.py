@@ -35,9 +35,9 @@ from routing.engine.policies.base import Fleet, Pick, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.prompt.identity import Identifier, Identity, session_of
-from routing.engine.ratios import Ratios
 from routing.engine.recorder import Recorder
 from routing.engine.token_ledger import Meter
+from routing.engine.tokens.usage import Ratios
 
 if TYPE_CHECKING:
     from routing.engine.client_connection import ClientConnection

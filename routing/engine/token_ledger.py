@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
-    from routing.engine.ratios import Ratios
-    from routing.engine.tokens.usage import Usage
+    from routing.engine.tokens.usage import Ratios, Usage
 
 NOT_REPORTED = "not_reported"
 # An answer not begun when its client hung up or it came too late: the engine was at work on it.

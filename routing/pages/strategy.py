@@ -10,13 +10,18 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from console.accounts.permissions import role_required
+from console.core.errors import Refused
+from console.web import responses
 from endpoints import actions
+from endpoints.keys import selectors as keys_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
-from endpoints.spec.fields import BY_PATH
-from routing import choices, preview
+from endpoints.spec.fields import BY_PATH, STRATEGIES
+from routing import selectors
+from routing.analysis import choices
 from routing.pages.views import endpoint_or_404, shell
+from routing.prompts import dry_run
 
 FIELDS = ("routing.strategy", "routing.session_key", "routing.enabled")
 
@@ -33,7 +38,7 @@ def _shown(
     request: HttpRequest, found: Endpoint, problems: Any = (), status: int = 200
 ) -> HttpResponse:
     routing = found.parsed.routing
-    seen = preview.of(found)
+    seen = selectors.of(found)
     context: dict[str, Any] = {
         **shell(found, "strategy"),
         "seen": seen,
@@ -76,3 +81,33 @@ def _switch(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
         now = changed.parsed.routing.effective_strategy
         messages.success(request, f"Asked for {now}. Routers take it over without a restart.")
     return redirect("routing:strategy", found.name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def explain(request: HttpRequest, name: str) -> HttpResponse:
+    """It reaches no worker, so every role may ask."""
+    found = endpoint_or_404(name)
+    typed = request.POST.get("prompt", "")
+    chosen = request.POST.get("strategy", "")
+    strategy = chosen if chosen in STRATEGIES else ""
+    context: dict[str, Any] = {
+        **shell(found, "explain"),
+        "typed": typed,
+        "session": request.POST.get("session", "")[:200],
+        "asked_strategy": strategy,
+        "key": request.POST.get("key", "")[:64],
+        "keys": [(keys_selectors.key_id(one), one.name) for one in keys_selectors.opening(found)],
+        "strategies": STRATEGIES,
+    }
+    if request.method == "POST":
+        try:
+            body = dry_run.read(typed)
+            headers, fields = selectors.named(found, context["session"])
+        except Refused as refused:
+            context["problems"] = refused.errors
+        else:
+            body = {**body, **fields}
+            key = context["key"]
+            context["words"] = selectors.explain(found, body, strategy, headers, key)
+            context["same"] = len({w.answer.chosen for w in context["words"] if w.answer}) == 1
+    return responses.render(request, "routing/explain.html", "routing/htmx/explained.html", context)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from console.accounts.permissions import role_required
 from console.core.errors import Refused
 from console.web import responses
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
-from routing import choices, selectors
-from routing.analysis import kv_rows, prefixes
+from routing import actions, selectors
+from routing.analysis import choices, kv_rows, prefixes
 from routing.analysis.choices import OUTCOMES, Filter
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
@@ -165,3 +167,29 @@ def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:
         }
         for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
+
+
+@require_safe
+def prefixes_views_prefixes(request: HttpRequest, name: str) -> HttpResponse:
+    found = endpoint_or_404(name)
+    seen = selectors.prefixes(found)
+    context: dict[str, Any] = {
+        **shell(found, "prefixes"),
+        "seen": seen,
+        "longest": actions.LONGEST,
+        "shown_blocks": selectors.SHOWN_BLOCKS,
+    }
+    return render(request, "routing/prefixes.html", context)
+
+
+@require_POST
+@role_required("operator")
+def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBase:
+    found = endpoint_or_404(name)
+    try:
+        called = actions.name_prefix(request.user, name, digest, request.POST.get("name", ""))
+    except Refused as refused:
+        messages.error(request, str(refused))
+    else:
+        messages.success(request, f"It is called {called}." if called else "Its name is gone.")
+    return redirect("routing:prefixes", found.name)

@@ -6,16 +6,21 @@ tokens by tier tells what was reported from what was expected. Must not know pag
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.template.loader import render_to_string
 from django.urls import reverse
 
 from console.core.errors import Problem, Refused
+from console.web.server.sse import Event, Source
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Answer, Ask
-from routing import selectors, sessions
+from endpoints.prompt.stream import stream
+from routing import selectors
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilent
 from routing.prompts.conversation import Conversation
@@ -44,7 +49,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
         remedy = "Wait until its router serves."
         problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
         raise Refused(problem, status_code=409)
-    headers, fields = sessions.named(endpoint, said.session)
+    headers, fields = selectors.named(endpoint, said.session)
     chat = said.api == "chat"
     ask = Ask(
         url=endpoint_selectors.ask_url(endpoint),
@@ -144,3 +149,23 @@ def facts(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, A
 
 def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
     return Problem(name, value, message, remedy, "refused")
+
+
+async def events(endpoint: Endpoint, ask: Ask, said: Conversation) -> Source:
+    answer = Answer()
+    async with aclosing(stream(ask)) as pieces:
+        async for one in pieces:
+            if isinstance(one, str):
+                yield Event({"text": one}, "piece")
+                continue
+            answer = one
+            if not one.duration_s:
+                yield Event({"worker": one.worker, "decision": one.decision}, "head")
+    # The router is asked for its record, which may take as long as its deadline.
+    yield Event(await asyncio.to_thread(_told, endpoint, answer, said), "done")
+
+
+def _told(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, Any]:
+    found = facts(endpoint, answer, said)
+    shown = {"answer": found, "endpoint": endpoint}
+    return {**found, "html": render_to_string("playground/inc/facts.html", shown)}

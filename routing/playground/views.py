@@ -25,7 +25,7 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompt import client
 from endpoints.refusals import NotFoundError
-from routing.playground import answers, streams
+from routing.playground import answers
 from routing.prompts import snippets
 from routing.prompts.conversation import PARAMETERS, Conversation, from_form, from_json
 
@@ -85,7 +85,7 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
         said = _said(request)
         ask = answers.prepare(here, said)
         life_s = ask.deadline_s + _TO_SPARE_S
-        return sse.stream(request, streams.events(here, ask, said), life_s=life_s)
+        return sse.stream(request, answers.events(here, ask, said), life_s=life_s)
     except Refused as refused:
         return _refusal(refused)
 

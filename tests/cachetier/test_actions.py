@@ -12,8 +12,8 @@ from rest_framework.test import APIClient
 
 from cachetier import actions, node_admin, reconciler, selectors
 from cachetier.client.node_list import Nodes, read_list
-from cachetier.credentials import password_file
 from cachetier.models import CacheNode, CacheTier
+from cachetier.node_admin import password_file
 from cachetier.tier import node_stats
 from console.accounts.models import User
 from console.audit.models import AuditEvent

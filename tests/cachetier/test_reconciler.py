@@ -14,13 +14,12 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.utils import timezone
 
-from cachetier import actions, machine, reconciler, selectors, tasks, usage
-from cachetier.credentials import password_file
-from cachetier.errors import Refused
+from cachetier import actions, reconciler, selectors, signals, tasks
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
+from cachetier.node_admin import password_file
 from cachetier.signals import tier_changed
 from cachetier.tier import node_stats
-from cachetier.tier.spec import Room
+from cachetier.tier.spec import Refused, Room
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.claims import claim, due
@@ -73,13 +72,13 @@ def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
 def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked and found nothing before either creates it."""
     meet = threading.Barrier(2, timeout=20)
-    real = machine.room
+    real = selectors.room
 
     def together() -> Room:
         meet.wait()
         return real()
 
-    monkeypatch.setattr(machine, "room", together)
+    monkeypatch.setattr(selectors, "room", together)
 
     def caller() -> object:
         try:
@@ -149,12 +148,12 @@ def test_a_used_tier_is_not_deleted(operator: User) -> None:
     def used() -> dict[str, list[str]]:
         return {"default": ["endpoint demo"]}
 
-    usage.register(used)
+    signals.register(used)
     try:
         with pytest.raises(Refused, match="endpoint demo") as caught:
             actions.delete(operator, "default")
     finally:
-        usage.unregister(used)
+        signals.unregister(used)
     assert caught.value.status_code == 409
     assert CacheTier.objects.get().deleted_at is None
 
@@ -362,7 +361,7 @@ def test_a_tier_on_a_cluster_is_applied_there_and_told_to_workers_by_name(
         asked.append((cluster, namespace))
         return paper
 
-    monkeypatch.setattr("cachetier.machine.clusters.names", lambda: ["prod"])
+    monkeypatch.setattr("cachetier.selectors.clusters.names", lambda: ["prod"])
     monkeypatch.setattr(reconciler.clusters, "provisioner", provisioner)
     monkeypatch.setattr(reconciler.clusters, "namespace", lambda _cluster, wanted: wanted or "x")
     tier = actions.create(operator, "chat", {"cluster": "prod", "namespace": "llm"})

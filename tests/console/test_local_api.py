@@ -8,7 +8,7 @@ import pytest
 from django.test import Client as Browser
 
 from console import local_api
-from console.accounts.local import PROOF_KEY
+from console.accounts.credentials import PROOF_KEY
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.client import Client, Conflict, NotFound, Refused

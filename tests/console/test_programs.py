@@ -13,7 +13,7 @@ import pytest
 
 from console import programs
 from console.core.environment import SettingError
-from console.logs import JsonFormatter
+from console.core.request_log import JsonFormatter
 
 ROOT = Path(__file__).resolve().parents[2]
 

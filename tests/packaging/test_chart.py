@@ -172,7 +172,7 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
         (chart.ROOT / path).read_text()
         for path in (
             *("console/core/environment.py", "console/settings.py", "console/programs.py"),
-            "console/mail.py",
+            "console/core/environment.py",
             "console/provisioners/kubernetes/api/access.py",
             *("console/signon/configuration.py", "console/signon/core/configuration.py"),
         )

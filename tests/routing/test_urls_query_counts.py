@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.accounts.local import system
+from console.accounts.credentials import system
 from routing import actions as routing_actions
 from tests.routing.pages.test_views import DECISION, WORKERS
 from tests.support.console import browser, make_endpoint, pretend_ready, program

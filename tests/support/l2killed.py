@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from cachetier.wire import keys
+from cachetier.wire import envelope
 from tests.support.l2disk import MIB, Disk
 
 CAPACITY = 2 * MIB
@@ -22,7 +22,7 @@ NAMESPACES = ("a", "b")
 
 
 def key_of(number: int) -> bytes:
-    return keys.block_key(NAMESPACES[number % 2], 0, bytes([number]))
+    return envelope.block_key(NAMESPACES[number % 2], 0, bytes([number]))
 
 
 def value_of(number: int, version: int) -> bytes:

@@ -12,9 +12,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
 
 from dashboards.alerts.settings.url_names import RuleName
+from dashboards.boards.page import BoardKey
 from dashboards.boards.panels import FIRST
 from dashboards.costs.ledger.months import MonthKey
-from dashboards.routes import BoardKey
 
 # What answers without a login: health, the way in, and (with its own bearer token) the list of
 # targets for Prometheus, which is held to a test of its own.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from cachetier.engine.commands.arguments import SYNTAX, integer
+from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.net.session import CommandError, Handler, Session
-from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 
 _MAX_NAME = 256

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import time
 
-from cachetier.engine.commands.arguments import SYNTAX, integer
+from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.commands.clients import client_name
 from cachetier.engine.net.access import Verdict
 from cachetier.engine.net.session import CommandError, Handler, Rest, Session
-from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 
 # What redis-server of this level would answer to the commands in the table.

@@ -20,7 +20,7 @@ from typing import Final
 from cachetier.engine.commands.arguments import integer
 from cachetier.engine.net.session import CommandError, Handler, Session
 from cachetier.engine.store import Hold
-from cachetier.wire import keys, replies
+from cachetier.wire import envelope, replies
 
 MAX_TTL_MS: Final = 60_000
 # Of the capacity, for everything that is leased at once: a quarter.
@@ -68,7 +68,7 @@ def _answer(session: Session, key: bytes, taken: _Taken, now: float) -> bytes:
     node = session.node
     value = node.store.look(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
-    if not key.startswith(keys.PREFIX):  # a block was looked up by EXISTS before
+    if not key.startswith(envelope.PREFIX):  # a block was looked up by EXISTS before
         node.looked_up(key, value is not None)
     if value is None:
         return replies.null(session.version)

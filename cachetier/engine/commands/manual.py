@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cachetier.engine.commands.arguments import SYNTAX
+from cachetier.engine.commands.arguments import SYNTAX, container
 from cachetier.engine.net.session import CommandError, Handler, Rest, Session
-from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from cachetier.engine.commands import info
-from cachetier.engine.commands.arguments import SYNTAX, integer
+from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.commands.info import REDIS_POLICY
-from cachetier.engine.globs import compile_glob
+from cachetier.engine.commands.scan import compile_glob
 from cachetier.engine.net.session import CommandError, Handler, Session
-from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 
 _MAX_PATTERNS = 64

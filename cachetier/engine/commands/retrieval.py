@@ -22,7 +22,7 @@ from cachetier.engine.store import (
     Room,
     Store,
 )
-from cachetier.wire import keys
+from cachetier.wire import envelope
 
 Value = Hold | DiskValue | None
 # What a reading handler goes through: nothing is yielded but that it waits.
@@ -136,5 +136,5 @@ class _Reading:
 
 def _count(session: Session, key: bytes, *, found: bool) -> None:
     session.node.counters.operations["get", "hit" if found else "miss"] += 1
-    if not key.startswith(keys.PREFIX):  # a block was looked up by EXISTS before
+    if not key.startswith(envelope.PREFIX):  # a block was looked up by EXISTS before
         session.node.looked_up(key, found)

@@ -19,7 +19,7 @@ from cachetier.engine.commands.retrieval import fetched, look, look_now
 from cachetier.engine.net.session import CommandError, Handler, Rest, Session
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
-from cachetier.wire import envelope, keys, replies
+from cachetier.wire import envelope, replies
 from cachetier.wire.frames import Argument, Refused
 
 _MAX_KEY_BYTES = 4096
@@ -102,7 +102,7 @@ def exists(session: Session, words: list[bytes]) -> Rest | None:
 def _is_there(node: Node, key: bytes) -> bool:
     found = node.store.touch(key, time.monotonic())
     node.counters.operations["exists", "hit" if found else "miss"] += 1
-    if key.startswith(keys.PREFIX):
+    if key.startswith(envelope.PREFIX):
         node.looked_up(key, found)
     return found
 
@@ -208,7 +208,7 @@ def _settled(
 
 def _check_envelope(session: Session, key: bytes, value: Argument, length: int) -> None:
     """A block that was cut short on its way in is refused now rather than found out later."""
-    if not key.startswith(keys.PREFIX) or isinstance(value, Refused):
+    if not key.startswith(envelope.PREFIX) or isinstance(value, Refused):
         return
     first = value if isinstance(value, bytes) else value.views[0]
     head = memoryview(first)[: envelope.HEADER_BYTES]

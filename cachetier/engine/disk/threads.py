@@ -6,13 +6,51 @@ wait for the disk; or, where memory was made for it, into that.
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from cachetier.engine.disk.format import FormatError, Record
-from cachetier.engine.disk.mailbox import Mailbox
 from cachetier.engine.disk.segment import SegmentFile
+
+log = logging.getLogger(__name__)
+
+Call = Callable[[], None]
+# Has a call made on the loop's thread soon: loop.call_soon_threadsafe.
+Post = Callable[[Call], object]
+
+
+class Mailbox:
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._calls: deque[Call] = deque()
+        self._lock = threading.Lock()
+        self._is_posted = False
+
+    def put(self, call: Call) -> None:
+        """From any thread."""
+        with self._lock:
+            self._calls.append(call)
+            wake, self._is_posted = not self._is_posted, True
+        if wake:
+            try:
+                self._post(self._deliver)
+            except RuntimeError:  # the loop was closed: nobody is left to be told
+                return
+
+    def _deliver(self) -> None:
+        with self._lock:
+            calls, self._calls = self._calls, deque()
+            self._is_posted = False
+        for call in calls:
+            try:
+                call()
+            except Exception:  # one listener's fault must not keep the others' news from them
+                log.exception("hearing of the disk failed")
+
 
 THREADS: Final = 4
 # Reads asked for and not done: beyond it a disk is so far behind that recomputing is quicker.
@@ -55,3 +93,49 @@ class Reader:
     def close(self) -> None:
         """Reads which were not begun are forgotten."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+_MAX_BEHIND_BYTES: Final = 256 * 1024 * 1024
+
+
+class Syncer:
+    """The writer's thread only. Its calls raise the OSError of any sync which failed."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="l2-disk-syncer")
+        self._syncs: deque[tuple[SegmentFile, int, Future[None]]] = deque()
+        self._behind = 0
+
+    def sync(self, file: SegmentFile, written_bytes: int) -> None:
+        """So much was written to it since it was given here last."""
+        self._syncs.append((file, written_bytes, self._thread.submit(file.sync)))
+        self._behind += written_bytes
+        while self._syncs and (self._syncs[0][2].done() or self._behind > _MAX_BEHIND_BYTES):
+            self._finish_first()
+
+    def forget(self, file: SegmentFile) -> None:
+        """It is about to be closed: nothing may be under way on it."""
+        for _, _, sync in [one for one in self._syncs if one[0] is file]:
+            if not sync.cancel():
+                sync.exception()
+
+    def _finish_first(self) -> None:
+        _, written_bytes, sync = self._syncs.popleft()
+        self._behind -= written_bytes
+        if not sync.cancelled():
+            sync.result()
+
+    def forget_all(self) -> None:
+        """One failed: what the others say changes nothing."""
+        for _, _, sync in self._syncs:
+            if not sync.cancel():
+                sync.exception()
+        self._syncs.clear()
+        self._behind = 0
+
+    def close(self) -> None:
+        try:
+            while self._syncs:
+                self._finish_first()
+        finally:
+            self._thread.shutdown(wait=True, cancel_futures=True)

@@ -18,20 +18,18 @@ from typing import Final
 
 from cachetier.engine import store
 from cachetier.engine.disk.counters import Declined, DiskCounters, DiskUsage, Read
-from cachetier.engine.disk.folder import Folder
+from cachetier.engine.disk.folder import Folder, recover
 from cachetier.engine.disk.format import NEVER, FormatError, Record, record_bytes
 from cachetier.engine.disk.health import Health, State
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.mailbox import Mailbox, Post
 from cachetier.engine.disk.pending_writes import UnderWay
-from cachetier.engine.disk.recovery import recover
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.space import Space
-from cachetier.engine.disk.threads import Done, Reader
+from cachetier.engine.disk.threads import Done, Mailbox, Post, Reader
 from cachetier.engine.disk.values import SharedHold, StoredValue
 from cachetier.engine.disk.writer import Outcome, Write, Writer
 from cachetier.engine.store import Facts, Hold
-from cachetier.wire import keys as block_keys
+from cachetier.wire import envelope as block_keys
 
 log = logging.getLogger(__name__)
 

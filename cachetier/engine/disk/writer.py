@@ -22,9 +22,8 @@ from typing import Final, Protocol
 from cachetier.engine.disk.folder import Folder, InUseError
 from cachetier.engine.disk.format import FormatError, Record, value_crc
 from cachetier.engine.disk.health import GoneError
-from cachetier.engine.disk.mailbox import Mailbox
 from cachetier.engine.disk.segment import SegmentFile, SyncError
-from cachetier.engine.disk.syncer import Syncer
+from cachetier.engine.disk.threads import Mailbox, Syncer
 from cachetier.engine.store import Hold
 
 log = logging.getLogger(__name__)

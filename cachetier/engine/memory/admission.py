@@ -19,7 +19,7 @@ from typing import Final
 
 from cachetier.engine.policies.base import Ghosts
 from cachetier.engine.store import Declined, EvictionReason, Reason
-from cachetier.wire import keys
+from cachetier.wire import envelope
 
 _WINDOW: Final = 4  # a decision for each quarter of the capacity that went, or was refused
 _SHUT_BELOW: Final = 0.01  # uses to a value that went
@@ -98,7 +98,7 @@ class Admission:
             space.gone = space.gone_bytes = space.uses = 0
 
     def _space(self, key: bytes) -> _Space:
-        name = keys.namespace_of(key)
+        name = envelope.namespace_of(key)
         space = self._spaces.get(name)
         if space is None:
             space = self._spaces[name] = _Space()

@@ -12,7 +12,7 @@ from typing import Final
 
 from cachetier.engine.memory.hit_curve import Curve
 from cachetier.engine.store import Declined, EvictionReason
-from cachetier.wire import keys
+from cachetier.wire import envelope
 
 MAX_EMPTY: Final = 1024
 
@@ -39,7 +39,7 @@ class Census:
         self._empty: OrderedDict[str, None] = OrderedDict()
 
     def looked_up(self, key: bytes, found: bool) -> None:
-        space = self._space(keys.namespace_of(key))
+        space = self._space(envelope.namespace_of(key))
         space.lookups += 1
         space.hits += found
         self.curve.asked(key)
@@ -56,7 +56,7 @@ class Census:
         return None
 
     def added(self, key: bytes, cost: int) -> None:
-        namespace = keys.namespace_of(key)
+        namespace = envelope.namespace_of(key)
         space = self._space(namespace)
         self._empty.pop(namespace, None)
         space.bytes += cost
@@ -67,7 +67,7 @@ class Census:
         pass  # a use may be a lookup or not: who asked says so with `looked_up`
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
-        namespace = keys.namespace_of(key)
+        namespace = envelope.namespace_of(key)
         space = self._space(namespace)
         space.bytes -= cost
         space.blocks -= 1

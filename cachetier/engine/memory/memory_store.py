@@ -36,7 +36,7 @@ from cachetier.engine.store import (
     Room,
     Usage,
 )
-from cachetier.wire import keys as block_keys
+from cachetier.wire import envelope as block_keys
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cachetier.engine.policies import Policy, make
 from cachetier.engine.store import Declined, EvictionReason, Reason
-from cachetier.wire import keys
+from cachetier.wire import envelope
 
 
 class _Share:
@@ -73,4 +73,4 @@ class Quotas:
             share.policy.removed(key)
 
     def _share(self, key: bytes) -> _Share | None:
-        return self._shares.get(keys.namespace_of(key))
+        return self._shares.get(envelope.namespace_of(key))

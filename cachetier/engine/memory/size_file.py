@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cachetier.engine.config import MIN_MEMORY, ConfigError, parse_size, read_memory_file
+from cachetier.engine.config import MIN_MEMORY, parse_size, read_memory_file
+from cachetier.engine.errors import ConfigError
 from cachetier.engine.store import Declined
 
 log = logging.getLogger(__name__)

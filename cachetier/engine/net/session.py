@@ -18,7 +18,7 @@ from typing import Protocol
 from cachetier.engine.net.guards import DEFAULT_USER
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason, Room
-from cachetier.wire import keys, replies
+from cachetier.wire import envelope, replies
 from cachetier.wire.commands import TABLE, Command
 from cachetier.wire.frames import (
     DIRECT_BYTES,
@@ -294,7 +294,7 @@ class Session:
     def _room(self, name: str, key: bytes, length: int) -> Landing | Refused:
         """The words after the value are not there yet. For a block they need not be: its key names
         its bytes for ever, so one which is there already is not received again."""
-        once = name == "setnx" or key.startswith(keys.PREFIX)
+        once = name == "setnx" or key.startswith(envelope.PREFIX)
         condition = Condition.ABSENT if once else Condition.ALWAYS
         room = self.node.store.room(key, length, time.monotonic(), condition)
         if isinstance(room, Declined):

@@ -12,7 +12,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.filters import Filter
+from console.api.parameters import Filter
 from console.audit import selectors
 from console.audit.models import AuditEvent
 from console.core.errors import Problem, Refused

@@ -3,8 +3,9 @@ never comes out."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
 from console.clusters import selectors
@@ -149,3 +150,12 @@ class ClusterChangeSerializer(serializers.Serializer[Any]):
 class ClusterAddSerializer(ClusterChangeSerializer):
     name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
     kind = serializers.ChoiceField(choices=KINDS, help_text="How it is reached.")
+
+
+NEW_CLUSTER: Final = [
+    OpenApiExample(
+        "The cluster this console runs in",
+        value={"name": "here", "kind": "in-cluster", "namespace": "models", "reach": "pods"},
+        request_only=True,
+    )
+]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.clusters.api import role, views
+from console.clusters.api import views
 
 app_name = "clusters-api"
 urlpatterns = [
     path("clusters/", views.Clusters.as_view(), name="clusters"),
     path("clusters/<slug:name>/", views.One.as_view(), name="cluster"),
     path("clusters/<slug:name>/check/", views.Check.as_view(), name="check"),
-    path("clusters/<slug:name>/role/", role.RoleView.as_view(), name="role"),
+    path("clusters/<slug:name>/role/", views.RoleView.as_view(), name="role"),
 ]

@@ -5,27 +5,61 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404, StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_view
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from console.api import watch
-from console.api.dry_runs import DryRunSerializer, either, would
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
 from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
-from console.api.watched import WatchedList
+from console.api.serializers import DryRunSerializer, ErrorSerializer, either, would
+from console.api.watch import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
-from console.clusters.api import examples, serializers
+from console.clusters.api import serializers
 from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
 from console.core.errors import Problem, Refused, expect_object
+from console.provisioners.kubernetes.discovery import rights
 from console.rehearsal import rehearsal
+
+
+class RoleView(APIView):
+    @extend_schema(
+        tags=["clusters"],
+        summary="The Role that grants what is missing",
+        operation_id="clusters_role",
+        parameters=[
+            OpenApiParameter("namespace", str, description="For that one, and whole."),
+            OpenApiParameter("follow", bool, description="With what following objects needs."),
+        ],
+        responses={
+            (200, "application/yaml"): OpenApiTypes.STR,
+            404: ErrorSerializer,
+            409: ErrorSerializer,
+        },
+    )
+    def get(self, request: Request, name: str) -> HttpResponse:
+        """YAML for kubectl apply; 409 while the cluster has not answered yet."""
+        row, namespace = selectors.get(name), request.query_params.get("namespace", "")
+        if row is None:
+            raise Http404
+        if row.status.seen_at is None:
+            text = f"{name} has not answered yet."
+            remedy = f"Ask it: emberline cluster check {name}."
+            raise Refused(Problem("", None, text, remedy, "not_seen"), status_code=409)
+        follow = flag(request, "follow")
+        if follow or namespace:
+            asked = rights.wanted(row.inventory, (rights.FOLLOW,) if follow else ())
+            text = rights.manifest(asked, row.granted.who, namespace or row.namespace)
+        else:
+            text = row.granted.manifest or f"# {name} grants all that is needed."
+        return HttpResponse(text, content_type="application/yaml")
+
 
 _LABELS = {
     "kind": ("Kind", ""),
@@ -60,7 +94,7 @@ class Clusters(WatchedList[Cluster]):
         parameters=[DRY_RUN],
         request=serializers.ClusterAddSerializer,
         responses={200: DryRunSerializer, 201: serializers.ClusterSerializer},
-        examples=examples.NEW_CLUSTER,
+        examples=serializers.NEW_CLUSTER,
     )
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:

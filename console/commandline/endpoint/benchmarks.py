@@ -8,8 +8,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked, Run, Wrong
-from console.commandline.exits import FAILED, TIMEOUT
+from console.commandline.context import FAILED, TIMEOUT, Asked, Run, Wrong
 
 _HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
 _LIVE = ("queued", "running")

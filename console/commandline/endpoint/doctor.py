@@ -12,8 +12,7 @@ from typing import Any
 from console.client import NotFound
 from console.client.documents import Examination, Finding
 from console.commandline import output
-from console.commandline.context import Answer, Asked, Wrong
-from console.commandline.exits import FAILED, USAGE
+from console.commandline.context import FAILED, USAGE, Answer, Asked, Wrong
 
 _VERDICTS = {"error": 2, "warning": 1}
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}

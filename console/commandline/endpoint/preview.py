@@ -9,9 +9,8 @@ from typing import Any
 from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Answer, Asked
+from console.commandline.context import FAILED, OK, Answer, Asked
 from console.commandline.endpoint.changes import add_spec_file
-from console.commandline.exits import FAILED, OK
 
 _MARKS = {"fits": "✓", "tight": "!", "no": "✗"}
 

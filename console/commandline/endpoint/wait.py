@@ -13,9 +13,8 @@ from console.client.documents import Endpoint
 from console.client.errors import NotFound
 from console.client.watch import Watch
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
+from console.commandline.context import FAILED, TIMEOUT, Asked, Wrong
 from console.commandline.endpoint.endpoints import described, label
-from console.commandline.exits import FAILED, TIMEOUT
 from endpoints.choices import Phase
 
 TIMEOUT_S = 600.0

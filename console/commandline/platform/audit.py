@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import USAGE
+from console.commandline.context import USAGE, Asked, Wrong
 
 _HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
 _FILTERS = {

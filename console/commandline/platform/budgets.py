@@ -6,8 +6,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import NOT_FOUND
+from console.commandline.context import NOT_FOUND, Asked, Wrong
 
 _BUDGETS = ("NAME", "FOR", "USD/MONTH", "SPENT", "FORESEEN", "USED")
 _PRICES = ("TIER", "FROM", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE")

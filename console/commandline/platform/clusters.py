@@ -13,8 +13,7 @@ from console.client import NotFound
 from console.client.documents import Cluster
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Answer, Asked, Wrong
-from console.commandline.exits import NOT_FOUND, USAGE
+from console.commandline.context import NOT_FOUND, USAGE, Answer, Asked, Wrong
 
 KINDS = ("in-cluster", "kubeconfig", "context")
 REACHES = ("pods", "api")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import USAGE
+from console.commandline.context import USAGE, Asked, Wrong
 
 # Of the API's many; -o json has them all.
 _COLUMNS = (

@@ -7,8 +7,7 @@ from typing import Any
 
 from console.client.documents import ExportedFile, GrafanaDashboard
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import FAILED
+from console.commandline.context import FAILED, Asked, Wrong
 
 _HEAD = ("UID", "PANELS", "TITLE")
 

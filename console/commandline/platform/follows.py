@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import Asked, Wrong
-from console.commandline.exits import NOT_FOUND
+from console.commandline.context import NOT_FOUND, Asked, Wrong
 
 _HEAD = ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY")
 

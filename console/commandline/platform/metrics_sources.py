@@ -12,8 +12,7 @@ from typing import Any
 from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Answer, Asked, Wrong
-from console.commandline.exits import NOT_FOUND
+from console.commandline.context import NOT_FOUND, Answer, Asked, Wrong
 
 AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
 _HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import Answer, Asked
-from console.commandline.exits import FAILED
+from console.commandline.context import FAILED, Answer, Asked
 
 _SILENCES = ("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY")
 _RECEIVERS = ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED")

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from console.audit.record import record
-from console.signon import secret_store
+from console.signon import oidc
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         provider = options["secret"] or options["forget"]
         known = [one.id for one in settings.OIDC_PROVIDERS]
         if options["forget"]:
-            secret_store.forget(provider)
+            oidc.forget(provider)
             record(None, "signon.secret.forget", f"signon/{provider}")
             self.stdout.write(f"No secret of {provider} is kept.")
             return
@@ -36,6 +36,6 @@ class Command(BaseCommand):
         secret = sys.stdin.read().strip()
         if not secret:
             raise CommandError("Standard input was empty; send the secret there.")
-        secret_store.keep(provider, secret)
+        oidc.keep(provider, secret)
         record(None, "signon.secret.keep", f"signon/{provider}")
         self.stdout.write(f"The secret of {provider} is sealed in the vault.")

@@ -12,11 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts import selectors
-from console.accounts.api.bodies import body
 from console.accounts.models import Membership, Team
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import IF_MATCH
+from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
@@ -27,6 +25,7 @@ from console.people.api.serializers import (
     RoleSerializer,
     TeamSerializer,
     TeamWriteSerializer,
+    body,
 )
 from console.people.team_actions import FIELDS
 

@@ -12,17 +12,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts import selectors
-from console.accounts.api.bodies import body, text
 from console.accounts.models import ApiToken, User
 from console.accounts.permissions import allows
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import IF_MATCH
+from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from console.people import token_actions
-from console.people.api.serializers import MadeTokenSerializer, NewTokenSerializer, TokenSerializer
+from console.people.api.serializers import (
+    MadeTokenSerializer,
+    NewTokenSerializer,
+    TokenSerializer,
+    body,
+    text,
+)
 
 _TAGS = ["access"]
 _FIELDS = ("name", "role", "team", "days", "user")

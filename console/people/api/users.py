@@ -14,11 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts import selectors
-from console.accounts.api.bodies import body, text
 from console.accounts.models import Role, User
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import IF_MATCH
+from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
 from console.api.serializers import ErrorSerializer
 from console.people import actions
@@ -28,6 +26,8 @@ from console.people.api.serializers import (
     PasswordSerializer,
     UserChangeSerializer,
     UserSerializer,
+    body,
+    text,
 )
 
 _TAGS = ["access"]

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts import selectors, usage
+from console.accounts import selectors
 from console.accounts.models import Source, Team, TeamRole, User
 from console.accounts.permissions import allows, role_required
 from console.core.errors import Refused
@@ -33,7 +33,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         else:
             messages.success(request, f"Team {team.name} is made. Take people in below.")
             return redirect(team)
-    owned = usage.by_team()
+    owned = team_actions.by_team()
     seen = selectors.teams_seen(request.user)
     context = {
         "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
@@ -106,7 +106,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
                 return redirect("accounts:teams")
         else:
             error = f"Type {slug} to delete it."
-    context = {"team": one, "owned": usage.owned_by(slug), "error": error}
+    context = {"team": one, "owned": team_actions.owned_by(slug), "error": error}
     return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
 
 
@@ -125,7 +125,7 @@ def _shown(request: HttpRequest, one: Team, form: TeamForm | None = None) -> Htt
         "members": selectors.members(one),
         "by_hand": Source.HAND,
         "roles": TeamRole.choices,
-        "owned": usage.owned_by(one.slug),
+        "owned": team_actions.owned_by(one.slug),
         "everywhere": selectors.everywhere(),
         "may_manage": allows(request.user, "admin", of=one),
         "form": form,

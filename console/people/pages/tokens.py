@@ -9,10 +9,11 @@ from typing import Any, cast
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from console.accounts import selectors
 from console.accounts.models import ApiToken, User
@@ -60,3 +61,29 @@ def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpRes
     context.setdefault("token_form", NewTokenForm(user))
     context["tokens"] = selectors.tokens_of(user)
     return render(request, "console/profile.html", context, status=status)
+
+
+PAGE = 50
+
+
+@role_required("admin")
+@require_safe
+def tokens(request: HttpRequest) -> HttpResponse:
+    wanted = {name: request.GET.get(name, "").strip() for name in ("q", "state")}
+    found = selectors.all_tokens(search=wanted["q"], state=wanted["state"])
+    context = {
+        "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
+        "wanted": wanted,
+        "states": selectors.TOKEN_STATES,
+        "filtered": any(wanted.values()),
+    }
+    return render(request, "console/access/tokens.html", context)
+
+
+@role_required("admin")
+@require_POST
+def revoke(request: HttpRequest, pk: int) -> HttpResponseBase:
+    token = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
+    token_actions.revoke_token(cast(User, request.user), token)
+    messages.success(request, f"Token “{token.name}” of {token.user} is revoked.")
+    return redirect("accounts:tokens")

@@ -28,8 +28,7 @@ from console.provisioners.kubernetes.workload import observation as observe
 from console.provisioners.kubernetes.workload.anchor_record import Kept
 from console.provisioners.kubernetes.workload.apply import apply, wanted
 from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
-from console.provisioners.secrets import read_secrets
-from console.provisioners.specs import check_ref, check_spec
+from console.provisioners.specs import check_ref, check_spec, read_secrets
 
 _DISCOVERED_FOR_S = 300.0
 

@@ -19,7 +19,7 @@ from console.processkit.launch import Launch, Run
 from console.provisioners.base import FileSpec, WorkloadSpec
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.supervisord import Program, include_dir, log_path, render_program
-from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.specs import ReplicaFacts
 
 # Where the package `console` is found by the launcher, which starts without site-packages.
 _ROOT = Path(next(iter(console.__path__))).resolve().parent

@@ -39,9 +39,8 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.local import folders, observation, ports, state
-from console.provisioners.local.locks import ports_lock, workload_lock
 from console.provisioners.local.rpc import AT_REST, ProcessInfo, State, Supervisor
-from console.provisioners.local.state import Goal, Replica, Workload
+from console.provisioners.local.state import Goal, Replica, Workload, ports_lock, workload_lock
 from console.provisioners.local.supervisord import (
     UnsafeValueError,
     include_dir,
@@ -49,8 +48,7 @@ from console.provisioners.local.supervisord import (
     socket_path,
 )
 from console.provisioners.rollout import plan
-from console.provisioners.secrets import read_secrets
-from console.provisioners.specs import check_ref, check_spec
+from console.provisioners.specs import check_ref, check_spec, read_secrets
 
 Infos = dict[str, ProcessInfo]
 

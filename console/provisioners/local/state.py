@@ -7,12 +7,18 @@ can tell are not kept here.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from console.processkit.files import make_private_dir, write_private
+from console.provisioners.base import TemporaryError
 
 
 class Goal(StrEnum):
@@ -103,3 +109,40 @@ def ports_in_use(var: Path) -> set[int]:
 
 def _path(var: Path, name: str) -> Path:
     return workload_dir(var, name) / "state.json"
+
+
+_FILES = 64
+_WAIT_S = 10.0
+_POLL_S = 0.01
+
+
+@contextmanager
+def workload_lock(var: Path, name: str) -> Iterator[None]:
+    with _held(var, f"workload-{zlib.crc32(name.encode()) % _FILES:02d}"):
+        yield
+
+
+@contextmanager
+def ports_lock(var: Path) -> Iterator[None]:
+    """Taken inside a workload's lock, never the other way round."""
+    with _held(var, "ports"):
+        yield
+
+
+@contextmanager
+def _held(var: Path, name: str) -> Iterator[None]:
+    folder = var / "run" / "locks"
+    make_private_dir(folder)
+    deadline = time.monotonic() + _WAIT_S
+    with (folder / name).open("a") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TemporaryError(
+                        "Busy", "Another call works on the same workload.", delay_s=1.0
+                    ) from None
+                time.sleep(_POLL_S)
+        yield

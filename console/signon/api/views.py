@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from console.accounts.models import User
 from console.api.serializers import ErrorSerializer
 from console.audit.record import record
-from console.signon import flow, living, totp
+from console.signon import flow, models, totp
 from console.signon.models import Session
 
 _TAGS = ["access"]
@@ -43,7 +43,7 @@ class Sessions(GenericAPIView[Session]):
     list_order = ("-created_at", "-session_key")
 
     def get_queryset(self) -> QuerySet[Session]:
-        return living.of(_caller(self.request))
+        return models.of(_caller(self.request))
 
     @extend_schema(
         tags=_TAGS, summary="List one's own sessions", responses=SessionSerializer(many=True)
@@ -122,7 +122,7 @@ def _actor(request: Request) -> Any:
 
 
 def _own(request: Request, key: str) -> Session:
-    session = living.of(_caller(request)).filter(pk=key).first()
+    session = models.of(_caller(request)).filter(pk=key).first()
     if session is None:
         raise Http404
     return session

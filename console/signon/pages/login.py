@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts.models import User
 from console.core.counters import count
-from console.signon import devices, facts, flow, login_limits, totp
+from console.signon import flow, login_limits, totp
 from console.signon.pages.forms import CodeForm, LoginForm
 from console.web.server.client_address import client_address, network
 from console.web.templatetags.emberline import duration
@@ -47,7 +47,7 @@ class LoginView(auth_views.LoginView):
         if not flow.begin(self.request, user, flow.LOCAL, self.get_success_url()):
             return redirect("signon:code")
         response = redirect(self.get_success_url())
-        devices.remember(self.request, response, user.username)
+        login_limits.remember(self.request, response, user.username)
         return response
 
     def form_invalid(self, form: Any) -> HttpResponse:
@@ -89,7 +89,7 @@ def code(request: HttpRequest) -> HttpResponse:
             method = f"{waiting.method} and {how}"
             flow.finish(request, user, method, more=waiting.more)
             response = redirect(waiting.next)
-            devices.remember(request, response, user.username)
+            login_limits.remember(request, response, user.username)
             return response
         flow.refused(request, user, "second factor", waiting.method)
         form.add_error("code", "This code is not right, or it was used before. Take the next one.")
@@ -101,7 +101,7 @@ def code(request: HttpRequest) -> HttpResponse:
 def logout(request: HttpRequest) -> HttpResponse:
     """Whoever came by a provider is told how to leave there, too; a redirect to another host would
     be against our own policy for forms."""
-    kept = facts.of(request)
+    kept = flow.of(request)
     flow.leave(request)
     if not kept.get("end_session"):
         return redirect("signon:login")
@@ -139,4 +139,4 @@ def too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
 
 
 def _who(request: HttpRequest, name: str) -> tuple[str, str, str]:
-    return name, network(client_address(request)), devices.known(request, name)
+    return name, network(client_address(request)), login_limits.known(request, name)

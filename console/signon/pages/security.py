@@ -15,10 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.accounts.models import User
 from console.audit.record import record
 from console.people import actions
-from console.signon import flow, living, totp
-from console.signon.models import Session
+from console.signon import flow, models, totp
+from console.signon.models import Session, digest
 from console.signon.pages.forms import ChangePasswordForm, SetupForm
-from console.signon.sessions import digest
 from console.vault import encryption
 
 _SETUP = "signon_setup"
@@ -117,7 +116,7 @@ def sessions_end(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, form: ChangePasswordForm, status: int = 200) -> HttpResponse:
     user = cast(User, request.user)
-    live = living.of(user).order_by("-last_seen_at")
+    live = models.of(user).order_by("-last_seen_at")
     identities = list(user.identities.all())
     linked = {identity.provider for identity in identities}
     context: dict[str, Any] = {

@@ -5,21 +5,26 @@ Shows settings, changes none: they come from the environment. No secret is on th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts.models import Role, Team, User
 from console.accounts.permissions import role_required
-from console.signon import oidc, secret_store
+from console.audit.record import record
+from console.signon import flow, oidc, totp
 from console.signon.core.configuration import ROLES, Provider
+from console.signon.flow import BREAK_GLASS
 from console.signon.models import Factor, Identity
+from console.web.shell.cards import Card, Fact
+from console.web.templatetags.emberline import duration
 
 
 @role_required("admin")
@@ -65,7 +70,7 @@ def _shown(
     return {
         "provider": provider,
         "callback": request.build_absolute_uri(callback),
-        "secret": secret_store.where(provider),
+        "secret": oidc.where(provider),
         "people": people.get(provider.id, 0),
         "given": [
             *((role, "", groups) for role, groups in provider.roles.items()),
@@ -99,3 +104,53 @@ def _admins_without_factor() -> list[str]:
     admins = User.objects.filter(role=Role.ADMIN, is_active=True)
     bare = admins.exclude(pk__in=Factor.objects.values("user"))
     return list(bare.order_by("username").values_list("username", flat=True)[:50])
+
+
+@role_required("admin")
+@require_POST
+def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
+    """The person's sessions end with it: whoever took the telephone may have one."""
+    person = get_object_or_404(User, pk=pk)
+    if totp.turn_off(cast(User, request.user), person):
+        flow.end_sessions(person)
+        text = f"{person.username} logs in with the password alone now. Sessions are ended; API"
+        messages.success(request, f"{text} tokens keep working.")
+    else:
+        messages.info(request, f"{person.username} has no second factor.")
+    return redirect("accounts:people")
+
+
+@role_required("admin")
+@require_POST
+def sessions_end(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    ended = flow.end_sessions(person)
+    record(cast(User, request.user), "user.session.end", flow.target(person), {"all": ended})
+    text = f"{person.username} is logged out everywhere. Their API tokens keep working."
+    messages.success(request, text)
+    return redirect("accounts:people")
+
+
+_FACTOR = {
+    "optional": "for who wants one",
+    "admins": "asked of admins",
+    "everybody": "asked of all",
+}
+
+
+def facts(_viewer: Any) -> Sequence[Fact]:
+    policy = settings.SIGNON
+    only = policy.local_login == BREAK_GLASS
+    names = ", ".join(one.name for one in settings.OIDC_PROVIDERS)
+    return (
+        Fact("Providers", names or "none"),
+        Fact("Passwords", "for break-glass admins only" if only else "for everybody"),
+        Fact("Second factor", _FACTOR[policy.second_factor]),
+        Fact("Sessions end", f"after {duration(policy.longest.total_seconds())}"),
+    )
+
+
+CARD = Card(
+    "signon", "Sign-on", "How people get in.", 60, facts, "signon:settings", "Groups and policy",
+    role="admin",
+)  # fmt: skip

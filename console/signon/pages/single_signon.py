@@ -17,11 +17,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts.models import User
 from console.core.counters import count
-from console.signon import confirmation, devices, flow, oidc, provider_users
+from console.signon import confirmation, flow, login_limits, oidc, provider_users
 from console.signon.core.configuration import Provider
-from console.signon.models import Identity
+from console.signon.models import Identity, digest
 from console.signon.pages.login import login_page
-from console.signon.sessions import digest
 
 log = logging.getLogger(__name__)
 LOGIN, LINK, CONFIRM = "login", "link", "confirm"
@@ -112,7 +111,7 @@ def _logged_in(request: HttpRequest, person: oidc.Person) -> HttpResponse:
     if not done:
         return redirect("signon:code")
     response = redirect(person.state["next"])
-    devices.remember(request, response, user.username)
+    login_limits.remember(request, response, user.username)
     return response
 
 

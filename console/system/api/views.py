@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.core import disk
-from console.system import rounds, selectors, storage
+from console.system import rounds, selectors
 
 
 class ProcessSerializer(serializers.Serializer[Any]):
@@ -56,7 +56,7 @@ class Processes(APIView):
         """While supervisord is away: what was last seen, with the reason and the remedy."""
         found = selectors.system()
         shown = {field: getattr(found, field) for field in found.__dataclass_fields__}
-        return Response(SystemSerializer({**shown, "disk": storage.look()}).data)
+        return Response(SystemSerializer({**shown, "disk": selectors.look()}).data)
 
 
 class RoundSerializer(serializers.Serializer[Any]):

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
 
 from console.accounts import gate
-from console.accounts.permissions import allows, allows_somewhere
-from console.web import banners
+from console.accounts.permissions import Somebody, allows, allows_somewhere
 from console.web.shell import navigation
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """`level` is Tabler's word: info, warning, danger. `key` "simulated" is known to the shell."""
+
+    key: str
+    level: str
+    title: str
+    text: str
+
+
+Provider = Callable[[Somebody], Banner | None]
+_providers: list[Provider] = []
+
+
+def register(provider: Provider) -> None:
+    """`provider` makes at most one cheap query, of what the viewer may know of; None means nothing
+    to say."""
+    if provider not in _providers:
+        _providers.append(provider)
+
+
+def banners(viewer: Somebody) -> list[Banner]:
+    found = []
+    for provider in _providers:
+        try:
+            banner = provider(viewer)
+        except Exception:
+            log.exception("a banner's provider failed")
+            continue
+        if banner is not None:
+            found.append(banner)
+    return found
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
@@ -17,7 +55,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     this page where it is about one, else everywhere; `may_create` for some team at least."""
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    shown = banners.banners(user) if known else []
+    shown = banners(user) if known else []
     return {
         "navigation": _menu(request) if known else [],
         "banners": shown,

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from console.accounts.permissions import allows, allows_somewhere
+from console.web.shell import navigation
+
 log = logging.getLogger(__name__)
 MOST = 12
 EACH = 6
@@ -56,3 +59,13 @@ def found(viewer: Any, text: str) -> list[Hit]:
 def cleaned(text: str) -> str:
     """Without what a database refuses."""
     return text.replace("\0", "").strip()[:LONGEST]
+
+
+def find(viewer: Any, text: str) -> Sequence[Hit]:
+    found = []
+    for item in navigation.items():
+        may = (allows_somewhere if item.role == "viewer" else allows)(viewer, item.role)
+        url = navigation.url_of(item)
+        if may and url and text.casefold() in item.label.casefold():
+            found.append(Hit("page", item.label, url, item.icon))
+    return found

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from console.core import disk
-from console.web import tabs as web_tabs
+from console.web.shell import navigation as web_tabs
 
 register = template.Library()
 

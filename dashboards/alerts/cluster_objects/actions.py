@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.local import row as account
+from console.accounts.credentials import row as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.claims import mark_due
@@ -25,7 +25,7 @@ from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.alerts.cluster_objects.objects.manifests import OWN_LABELS
 from dashboards.alerts.notify import input_values
-from endpoints.spec_cluster_words import key_values_problem, label_name_problem
+from endpoints.spec.validators import key_values_problem, label_name_problem
 
 FIELDS: Final = ("rules", "receivers", "namespace", "labels")
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")

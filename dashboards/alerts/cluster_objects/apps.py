@@ -10,12 +10,11 @@ class AlertObjectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import related_objects, usage
-        from dashboards.alert_objects import told
+        from console.clusters import related_objects
         from dashboards.alerts import sections
         from dashboards.alerts.cluster_objects import selectors
 
-        usage.register(selectors.users)
-        usage.register_parts(selectors.parts)
-        related_objects.register(told.line)
+        related_objects.register_usage(selectors.users)
+        related_objects.register_parts(selectors.parts)
+        related_objects.register(selectors.line)
         sections.register(sections.Section("Clusters", "alert_objects:list", 25))

@@ -6,15 +6,18 @@ Promises a number of queries that does not grow with the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
+from console.accounts.permissions import allows
 from console.clusters import selectors as clusters
 from console.clusters.choices import Phase
+from console.clusters.related_objects import Line
 from console.clusters.removal_proof import SILENT_FOR_S
 from console.core.errors import Problem, Refused
 from console.provisioners.kubernetes.discovery.rights import RECEIVERS
@@ -104,3 +107,24 @@ def parts() -> Mapping[str, list[str]]:
     says what is missing."""
     rows = wanted().filter(receivers=True, namespace="")
     return {row.cluster.name: [RECEIVERS] for row in rows}
+
+
+def line(cluster: str, viewer: Any) -> Line | None:
+    """Of the cluster's page: a link where nothing is kept."""
+    return _line(one(cluster)) if allows(viewer, "viewer") else None
+
+
+def lines(viewer: Any) -> list[Line]:
+    """Of every cluster where something is kept, or is being removed."""
+    if not allows(viewer, "viewer"):
+        return []
+    rows = [one for one in shown() if one.phase != OFF]
+    return [replace(_line(one), title=one.name) for one in rows]
+
+
+def _line(one: Shown) -> Line:
+    page = reverse("alert_objects:cluster", args=[one.name])
+    if one.phase == OFF:
+        return Line("Alert rules", "not kept there", "", url=page)
+    text = one.status.message if one.trouble or one.phase == "Deleting" else ""
+    return Line("Alert rules", "kept there", one.phase, one.status.reason, text, page)

@@ -16,7 +16,7 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.core.errors import Gathered, Problem, Refused, expect_generation

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.local import row
+from console.accounts.credentials import row
 from console.accounts.permissions import allows, require, require_somewhere
 from console.audit.record import diff, record
 from console.core.errors import Gathered, Problem, Refused

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.local import row as account
+from console.accounts.credentials import row as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused, expect_generation

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
+from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.benchmarks import actions, documents, load_plan, selectors

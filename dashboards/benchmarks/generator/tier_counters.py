@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from console.exposition import Sample, parse, total
+from console.processkit.metrics import Sample, parse, total
 from dashboards.benchmarks.generator.wire import BrokenError, Target
 from dashboards.boards.queries import CACHED, PROMPT
 

@@ -21,6 +21,7 @@ from dashboards.boards.panels.declarations import (
     Style,
     Unit,
 )
+from dashboards.boards.panels.exporters import EXPORTERS, Exporter
 from dashboards.boards.panels.overview import (
     BY_CACHE,
     BY_ENDPOINT,
@@ -48,7 +49,6 @@ from dashboards.boards.panels.styles import (
     SKY,
     TIERS,
 )
-from dashboards.panels.exporters import EXPORTERS, Exporter
 
 FLEET: tuple[Panel, ...] = (BY_ENDPOINT, TTFT, SOURCES, REUSE, SHARE, REASONS_PANEL, L2)
 ENDPOINT: tuple[Panel, ...] = (OUTCOME, TTFT, SOURCES, BY_CACHE, SHARE, REASONS_PANEL)

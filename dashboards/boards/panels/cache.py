@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.boards.panels.declarations import Board, Line, Section, Style
 from dashboards.boards.panels.exporters import (
+    DOCUMENTED,
     PROMPTS,
     TIER_LOOKUPS,
     by_endpoint,
@@ -28,7 +29,6 @@ from dashboards.boards.panels.styles import (
 from dashboards.boards.queries import TOP
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.lmcache import both
-from dashboards.panels.documented import DOCUMENTED
 
 _TIERED = "vLLM 0.28, with L1 and L2 on"
 _L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}

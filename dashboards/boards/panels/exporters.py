@@ -3,10 +3,61 @@ Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from dashboards.boards.panels.declarations import Cause, Line, Panel
-from dashboards.panels.exporters import CADVISOR, DCGM, KUBE_STATE, LMCACHE
+from dashboards.boards.panels.declarations import Cause, Documented, Line, Panel
+from dashboards.boards.queries import metric_names
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """`how` is what a person does to have it; a panel's `needs` is its name. Where `sign` is
+    exported it is there, and `more` says how to make it export what it does not by itself."""
+
+    name: str
+    how: str
+    sign: str
+    more: str
+
+
+DCGM = Exporter(
+    "NVIDIA's DCGM exporter",
+    "Install it on the GPU nodes (Helm chart dcgm-exporter, part of the GPU operator) with its "
+    "Kubernetes mapping on, and let this Prometheus scrape it. Workers on processors have no GPU "
+    "to show.",
+    metric_names.GPU_UTIL,
+    "Give the exporter the profiling set of metrics (dcp-metrics-included.csv); the GPU must be of "
+    "a data centre's kind.",
+)
+KUBE_STATE = Exporter(
+    "kube-state-metrics",
+    "Install it in the cluster (Helm chart kube-state-metrics, part of kube-prometheus-stack) and "
+    "let this Prometheus scrape it. Workers which run as processes on this machine have no pods "
+    "to show.",
+    metric_names.POD_PHASE,
+    "Let it export this one too: its --metric-allowlist leaves it out.",
+)
+CADVISOR = Exporter(
+    "cAdvisor",
+    "It is part of every kubelet: let this Prometheus scrape the nodes at /metrics/cadvisor, as "
+    "kube-prometheus-stack does. Workers which run as processes on this machine are in no "
+    "container.",
+    metric_names.POD_MEMORY,
+    "Let Prometheus keep this one too: a relabel rule drops it.",
+)
+LMCACHE = Exporter(
+    "LMCache",
+    "Only endpoints whose cache is LMCache have these. Then share PROMETHEUS_MULTIPROC_DIR with "
+    "the worker, or scrape LMCache's server, with the labels namespace, endpoint_name and pod.",
+    f"lmcache:{metric_names.LM_LOOKUP_TOKENS}",
+    "This version of LMCache has it not, or nothing of the kind happened yet.",
+)
+EXPORTERS: Mapping[str, Exporter] = {
+    exporter.name: exporter for exporter in (DCGM, KUBE_STATE, CADVISOR, LMCACHE)
+}
+
 
 SEND = "Send a request through the router, or choose a longer range."
 _LONGER = "Choose a longer range."
@@ -94,3 +145,37 @@ def by_endpoint(query: str, label: str = "endpoint_name") -> tuple[Line, ...]:
 def percents(query: str, *names: str) -> tuple[Line, ...]:
     """`percents("ttft", "p50")` asks `ttft_p50`, drawn as `p50`."""
     return tuple(Line(f"{query}_{name}", name=name) for name in names)
+
+
+DOCUMENTED: tuple[Documented, ...] = (
+    Documented(
+        "vllm:prefix_cache_hits_total / vllm:prefix_cache_queries_total",
+        "Hit rate of the L1 cache.",
+        "Tokens found in the worker's own device cache, of all prompt tokens. L1 and L2 are not "
+        "in it: they are asked only for what is left.",
+        "Hit rates: Device",
+    ),
+    Documented(
+        "lmcache:num_lookup_hits_total / lmcache:num_lookup_tokens_total",
+        "Hit rate of the L2 cache.",
+        "Tokens LMCache found in any of its tiers (host memory, too), of those it was asked for.",
+        "LMCache: tokens found of those looked up",
+        "lmcache_mp_lookup_hit_tokens_total / lmcache_mp_lookup_requested_tokens_total",
+    ),
+    Documented(
+        "lmcache:num_vllm_hit_tokens_total",
+        "Tokens served from LMCache.",
+        "Tokens the worker had in its device cache already, so that LMCache had nothing to do. "
+        "What LMCache supplied is lmcache:num_hit_tokens_total.",
+        "LMCache: tokens supplied",
+        "lmcache_mp_lookup_hit_tokens_total",
+    ),
+    Documented(
+        "lmcache:request_cache_hit_rate",
+        "Hit rate of requests.",
+        "A histogram, one entry a lookup, in steps of a tenth; a lookup which found nothing is "
+        "counted as up to a tenth.",
+        "LMCache: tokens found of those looked up",
+        "None: the server has no such metric.",
+    ),
+)

@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 from dashboards.boards.panels.declarations import Style
-from routing import choices
+from routing.analysis import choices
 
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"

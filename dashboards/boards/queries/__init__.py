@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dashboards.boards.queries import (
+    availability,
     cache,
     cluster,
     cost,
@@ -83,7 +84,6 @@ from dashboards.boards.queries.promql import (
     named,
     selector,
 )
-from dashboards.queries import causes
 
 
 def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
@@ -161,8 +161,8 @@ __all__ = [
     "alerts_active",
     "alerts_of",
     "alerts_since",
+    "availability",
     "cache",
-    "causes",
     "cluster",
     "cost",
     "declared",

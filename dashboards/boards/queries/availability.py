@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dashboards.boards.queries.promql import JOBS, NAME, Scope, Times, named
+from collections.abc import Mapping
+
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.lmcache import ASKED
+from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
+from dashboards.boards.queries.promql import JOBS, NAME, Query, Scope, Times, either, named
 
 
 @named("targets_known")
@@ -72,3 +77,82 @@ def alerts_active(scope: Scope) -> str:
 def alerts_since(scope: Scope) -> str:
     """Since when, in epoch seconds, each alert's condition has held."""
     return f"ALERTS_FOR_STATE{scope.router()}"
+
+
+# What is there when a family is there, by its name for people.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "vLLM workers": (RUNNING,),
+    "Emberline routers": (REQUESTS,),
+    "Emberline cache nodes": (L2_CAPACITY,),
+    "LMCache in the worker": (
+        "lmcache:num_lookup_tokens_total",
+        "lmcache_num_lookup_tokens_total",
+    ),
+    "LMCache server": ("lmcache_mp_lookup_requested_tokens_total",),
+    "GPUs (DCGM exporter)": ("DCGM_FI_DEV_GPU_UTIL",),
+    "Kubernetes objects (kube-state-metrics)": ("kube_pod_info",),
+}
+LABELS = ("namespace", "endpoint_name", "pod")
+# What vLLM's names become when it is scraped at /metrics/, with a slash.
+COLONLESS = RUNNING.replace(":", "_", 1)
+
+
+def jobs_known() -> str:
+    return "count by (job) (up)"
+
+
+def jobs_up() -> str:
+    return "sum by (job) (up)"
+
+
+def families() -> str:
+    names = sorted({name for names in FAMILIES.values() for name in names} | {COLONLESS})
+    return f'count by (__name__) ({{__name__=~"{"|".join(names)}"}})'
+
+
+def endpoints() -> str:
+    return f'count by (endpoint_name) ({RUNNING}{{endpoint_name!=""}})'
+
+
+def without(label: str) -> str:
+    """How many workers' series lack it."""
+    return f'count ({RUNNING}{{{label}=""}})'
+
+
+PREFIX = "happened_"
+
+
+def _grown(*vectors: str) -> str:
+    return either(*(f"sum({vector})" for vector in vectors))
+
+
+def _increase(metric: str, braces: str, times: Times) -> str:
+    return f"increase({metric}{braces}[{times.rate_s}s])"
+
+
+def _of_workers(*metrics: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        return _grown(*(_increase(metric, scope.engines(), times) for metric in metrics))
+
+    return query
+
+
+named(f"{PREFIX}prompts")(_of_workers(n.PROMPT))
+named(f"{PREFIX}requests")(_of_workers(n.FINISHED))
+named(f"{PREFIX}tier_lookups")(_of_workers(n.CHUNK_QUERIES))
+named(f"{PREFIX}lmcache_lookups")(_of_workers(*ASKED))
+
+
+@named(f"{PREFIX}routed")
+def _routed(scope: Scope, times: Times) -> str:
+    return _grown(_increase(n.DECISIONS, scope.decisions(), times))
+
+
+@named(f"{PREFIX}answered")
+def _answered(scope: Scope, times: Times) -> str:
+    return _grown(_increase(n.REQUESTS, scope.router(), times))
+
+
+@named(f"{PREFIX}l2_operations")
+def _l2_operations(_scope: Scope, times: Times) -> str:
+    return _grown(_increase(n.L2_OPERATIONS, "", times))

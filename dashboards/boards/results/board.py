@@ -153,10 +153,12 @@ def _times(
     """`back`: how many periods are looked at, this one and those before it."""
     times = Times(window.step, window.length_s, every_s)
     lines = [line for panel in panels for line in panel.lines]
-    wanted = queries.kept.wanted((queries.plain(x.query, scope, times) for x in lines), times)
+    wanted = queries.recording_rules.wanted(
+        (queries.plain(x.query, scope, times) for x in lines), times
+    )
     asked = {
         f"not_covered_{family.every_s}": Question(
-            queries.kept.not_covered(family, back * times.range_s + before_s),
+            queries.recording_rules.not_covered(family, back * times.range_s + before_s),
             window.end,
             join="sum",
         )

@@ -10,9 +10,20 @@ import csv
 import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from dashboards.boards.results.board import Measured, Shown
-from dashboards.sheets import spreadsheet
+
+T = TypeVar("T")
+# What spreadsheets begin a formula with.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet(value: T) -> T | str:
+    """A text that a spreadsheet would take for a formula is marked as text; numbers stay."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
 
 
 def text(found: Measured) -> str:

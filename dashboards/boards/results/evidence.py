@@ -71,8 +71,8 @@ def lately(asker: Asker, scope: Scope, names: Sequence[str], length_s: int) -> d
     targets = resolution.targets(asker, scope, now)
     if not _is_dear(targets, length_s):
         return asker.ask(_exact(names, scope, length_s, now))
-    fine = queries.kept.FAMILIES[-1]
-    text = queries.kept.not_covered(fine, length_s)
+    fine = queries.recording_rules.FAMILIES[-1]
+    text = queries.recording_rules.not_covered(fine, length_s)
     answer = asker.ask({"not_covered": Question(text, int(now), join="sum")})["not_covered"]
     if answer.fault is None and not any(series.latest for series in answer.series):
         return asker.ask(_exact(names, scope, length_s, now, (fine.every_s,)))

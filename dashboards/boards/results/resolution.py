@@ -7,9 +7,10 @@ find nothing there. Asked once a minute for each endpoint, and for the fleet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.boards import queries
+from dashboards.boards.panels import Range
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.prometheus.http.client import Answer, Asker, Question
 
@@ -66,3 +67,26 @@ def _number(answer: Answer) -> float | None:
 def forget() -> None:
     """Another Prometheus may be asked from now on."""
     _known.clear()
+
+
+READ_AT_MOST = 10_000  # points of all targets, in steps of less than what rules keep
+KEPT_AT_MOST = 20_000
+_KEPT_S = 60
+_FEWEST = 12  # points of a line
+_STEPS_S = (
+    *(10, 15, 20, 30, 60, 120, 300, 600, 900),
+    *(1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400),
+)
+
+
+def fitting(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
+    """The range, in steps that suit what is scraped."""
+    target_count = targets(asker, scope, now)
+    step_s = chosen.step_s
+    for longer_s in _STEPS_S:
+        points = chosen.length_s // step_s
+        if points * target_count <= (READ_AT_MOST if step_s < _KEPT_S else KEPT_AT_MOST):
+            break
+        if longer_s > step_s and chosen.length_s // longer_s >= _FEWEST:
+            step_s = longer_s
+    return replace(chosen, step_s=step_s)

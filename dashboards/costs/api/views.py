@@ -16,12 +16,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.dry_runs import would
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, Filter, dry_run
 from console.api.preconditions import expect_same
-from console.api.serializers import ErrorSerializer
+from console.api.serializers import ErrorSerializer, would
 from console.core.errors import Problem, Refused, expect_object
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS

@@ -10,9 +10,62 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboards.boards import queries
-from dashboards.cost import cost_queries
+from dashboards.boards.queries import CACHED, PROMPT
+from dashboards.boards.queries import metric_names as n
 from dashboards.costs.formulas.savings import Counts
 from dashboards.prometheus.http.client import Answer, Asker, Fault, Question
+
+GENERATED = "vllm:generation_tokens_total"
+FINISHED = "vllm:request_success_total"
+RUNNING = "vllm:num_requests_running"
+LOADED_S = "vllm:kv_offload_load_time_total"
+READ = "vllm:kv_offload_tiering_read_bytes_total"
+STEPS = 600
+SHORTEST_STEP_S = 15
+COVERED_STEP_S = 60
+
+_OLDER = {"device": (n.PREFIX_HITS, n.PREFIX_HITS_OLD), "l2": (n.EXTERNAL_HITS,)}
+"""Of engines which do not tell the sources apart. What was found beyond the device may have been in
+L1, too: it is put where the engine puts what it cannot name."""
+_SOURCES = {"device": "device", "l1": "host", "l2": "disk|p2p|external_unspecified"}
+
+
+def all_of(range_s: int) -> dict[str, str]:
+    """Every question of the page, by name, for a range that ends now."""
+    step = max(SHORTEST_STEP_S, range_s // STEPS)
+    over = _steps(range_s, step)
+    found = {
+        "worker_s": f'sum by (endpoint_name) (count_over_time(up{{job="vllm"}}{over})) * {step}',
+        "busy_s": f"sum by (endpoint_name) (count_over_time(({RUNNING} > 0){over})) * {step}",
+        "prompt": _grown(PROMPT, "", range_s),
+        "generated": _grown(GENERATED, "", range_s),
+        "requests": _grown(FINISHED, "", range_s),
+        "load": _grown(LOADED_S, "", range_s),
+        "l2_bytes": _grown(READ, 'tier!~"0:.*"', range_s),
+    }
+    for tier, source in _SOURCES.items():
+        found[f"cached_{tier}"] = _grown(CACHED, f'source=~"{source}"', range_s)
+    for tier, metrics in _OLDER.items():
+        older = " or ".join(_grown(metric, "", range_s) for metric in metrics)
+        told = _grown(CACHED, "", range_s)
+        found[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {told})"
+    return found
+
+
+def _grown(metric: str, braces: str, range_s: int) -> str:
+    return f"sum by (endpoint_name) (increase({metric}{{{braces}}}[{range_s}s]))"
+
+
+def covered(range_s: int) -> str:
+    """Seconds of the range in which anything at all was scraped."""
+    return f"count_over_time((count(up)){_steps(range_s, COVERED_STEP_S)}) * {COVERED_STEP_S}"
+
+
+def _steps(range_s: int, step: int) -> str:
+    """One step of the grid for each of the range: a range that has both its ends, as Prometheus 2
+    reads it, would have one more."""
+    return f"[{range_s - 1}s:{step}s]"
+
 
 TIERS = ("device", "l1", "l2")
 
@@ -29,7 +82,7 @@ class Counted:
 
 def count(prometheus: Asker, range_s: int, now: float) -> Counted:
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    asked = {name: Question(query, at) for name, query in cost_queries.all_of(range_s).items()}
+    asked = {name: Question(query, at) for name, query in all_of(range_s).items()}
     answers = prometheus.ask(asked)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:

@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from console.catalogue import selectors as catalogue
-from dashboards.cost import cost_queries
+from dashboards.costs.formulas import counts as formulas_counts
 from dashboards.costs.formulas.counts import count
 from dashboards.costs.formulas.savings import HOUR_S, Counts
 from dashboards.costs.ledger import endpoint_states, valuation
@@ -82,7 +82,7 @@ class Added(StrEnum):
 def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
     """Without patience what answers is added, and the hour counts as covered by so much less."""
     end = hour + HOUR
-    query = cost_queries.covered(int(HOUR_S))
+    query = formulas_counts.covered(int(HOUR_S))
     covered = asker.ask({"covered": Question(query, int(end.timestamp()))})["covered"]
     counted = count(asker, int(HOUR_S), end.timestamp())
     fault = covered.fault or counted.fault

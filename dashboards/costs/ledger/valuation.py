@@ -13,13 +13,13 @@ from functools import partial
 
 from console.catalogue import selectors as catalogue
 from console.catalogue.core.builtin import Instance
-from dashboards.cost.rates import share
 from dashboards.costs.formulas.price_terms import Needs
+from dashboards.costs.formulas.savings import share
 from dashboards.costs.ledger.endpoint_states import needs_of
 from dashboards.costs.models import CostDay, Place
+from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import by_settings
-from dashboards.money import tier_terms
-from dashboards.money.tier_terms import Terms
+from dashboards.costs.prices.tiers import Terms
 
 REACH = timedelta(days=400)
 """How far back a new price counts: as far as use of keys is kept."""
@@ -69,14 +69,14 @@ def tier_prices(terms: Terms) -> dict[str, float | None]:
 
 
 def _tiers(since: date) -> None:
-    machines, prices, said = catalogue.instances(), catalogue.prices(), tier_terms.said()
+    machines, prices, said = catalogue.instances(), catalogue.prices(), tiers.said()
     rows = CostDay.objects.filter(day__gte=since).exclude(tier="").order_by()
     kept = rows.exclude(tier_place=Place.KEPT)
     for tier, place, day, *then in kept.values_list(
         "tier", "tier_place", "day", *_TIER_PRICES
     ).distinct():
         price = partial(prices.on, day=day)
-        found = tier_terms.terms(tier, place, said.on(tier, day), machines, price)
+        found = tiers.terms(tier, place, said.on(tier, day), machines, price)
         if found.machine and found.machine not in machines:
             continue  # Removed since: what was known of its size stays.
         now = tier_prices(found)

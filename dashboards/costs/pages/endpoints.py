@@ -17,12 +17,12 @@ from console.accounts import selectors as accounts
 from console.accounts.permissions import role_required
 from console.web import responses
 from dashboards import actions
+from dashboards.boards.results.csv_export import spreadsheet
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
 from dashboards.costs.reports.endpoint_rows import COLUMNS, line
 from dashboards.costs.reports.endpoints import RANGES, Report, Row, report
 from dashboards.prometheus import connections
-from dashboards.sheets import spreadsheet
 from endpoints.refusals import RefusalError
 
 ROWS_A_PAGE = 50

@@ -18,6 +18,7 @@ from cachetier import selectors as cachetier
 from console.accounts.permissions import role_required
 from console.catalogue import selectors as catalogue
 from console.core.errors import Refused
+from dashboards.boards.results.csv_export import spreadsheet
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.forms import BudgetForm, TierPriceForm
 from dashboards.costs.formulas.price_terms import FOREIGN, of_stored
@@ -27,7 +28,6 @@ from dashboards.costs.models import BudgetCrossing
 from dashboards.costs.prices import tiers
 from dashboards.costs.reports import monthly as month_reports
 from dashboards.costs.reports.key_shares import WEIGHT
-from dashboards.sheets import spreadsheet
 from endpoints import selectors as endpoints
 
 _CROSSINGS = 50

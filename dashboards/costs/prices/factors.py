@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.costs.formulas.price_terms import Needs
-from dashboards.costs.formulas.savings import Slope
+from console.accounts.permissions import Somebody
+from console.catalogue.selectors import instances
+from dashboards.costs.formulas.price_terms import Needs, of_stored
+from dashboards.costs.formulas.savings import Slope, rate
 from dashboards.models import Calibration, RunState
+from endpoints import selectors
 
 _READ = (
     *("seconds_per_token", "measured_as", "settings_hash", "created_at"),
@@ -59,3 +62,26 @@ def by_settings() -> dict[str, float]:
     rows = done.exclude(measured_as="").order_by("created_at")
     found = rows.values_list("measured_as", "seconds_per_token")
     return {settings: seconds for settings, seconds in found if seconds}
+
+
+HOUR_S = 3600.0
+
+
+def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
+    """Of the endpoints the viewer may see, in US dollars: `worker_usd_hour` is what a worker costs
+    an hour, `saved_usd_token` what a prompt token found in a cache is worth, before the time of
+    bringing it back and the cache's own cost."""
+    catalogue = instances()
+    rows = selectors.endpoints(viewer).values_list("pk", "name", "spec")
+    listed = [(key, name, of_stored(spec)) for key, name, spec in rows]
+    slopes = known((key, needs) for key, _, needs in listed)
+    hours: dict[str, float] = {}
+    tokens: dict[str, float] = {}
+    for key, name, needs in listed:
+        price = rate(needs, catalogue).usd_hour
+        if price is None:
+            continue
+        hours[name] = price
+        if key in slopes:
+            tokens[name] = slopes[key].slope.seconds_per_token * price / HOUR_S
+    return {"worker_usd_hour": hours, "saved_usd_token": tokens}

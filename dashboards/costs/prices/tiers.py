@@ -6,18 +6,91 @@ costs nothing before it was made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
 from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.core.builtin import Instance
-from dashboards.costs.formulas.price_terms import FOREIGN
+from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE
 from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, shares
 from dashboards.costs.models import Place, TierPrice
-from dashboards.money import tier_terms
-from dashboards.money.tier_terms import HOURS_A_MONTH, Price, Terms
+
+HOURS_A_MONTH = 730.0
+"""Disks are priced by the month: 365 days of 24 hours over 12."""
+
+Price = Callable[[str], float | None]
+"""Of the machine of that name, an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """US dollars an hour: of the whole tier, of a GiB of its memory, of a GiB of its disks. None:
+    not known, and `why` says what would make it known. `machine`: what its nodes run on, "" where
+    that does not matter."""
+
+    whole: float | None = 0.0
+    memory: float | None = 0.0
+    disk: float | None = 0.0
+    machine: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """By name, what people said of it, the latest first."""
+
+    rows: Mapping[str, Sequence[TierPrice]]
+
+    def on(self, name: str, day: date) -> TierPrice | None:
+        found = next((row for row in self.rows.get(name, ()) if row.since <= day), None)
+        return found if found is not None and found.says else None
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.rows)
+
+
+def said() -> Said:
+    """In one query."""
+    found: dict[str, list[TierPrice]] = {}
+    for row in TierPrice.objects.order_by("name", "-since"):
+        found.setdefault(row.name, []).append(row)
+    return Said(found)
+
+
+def terms(
+    name: str,
+    place: str,
+    told: TierPrice | None,
+    machines: Mapping[str, Instance],
+    price: Price,
+) -> Terms:
+    if told is not None and told.usd_hour is not None:
+        return Terms(whole=told.usd_hour)
+    machine = told.machine if told and told.machine else ""
+    if place == Place.HERE:
+        machine = machine or THIS_MACHINE
+    if place not in (Place.HERE, Place.CLUSTER) or not machine:
+        return _unknown(f"What {name} costs is not known: say it under Cache tiers.")
+    instance, usd = machines.get(machine), price(machine)
+    if instance is None or usd is None:
+        text = f"The price of {machine}, which the nodes of {name} run on, is not known."
+        return _unknown(f"{text} Give it under Instance types.", machine)
+    disk = None if told is None else told.disk_usd_gib_month
+    each = None if disk is None else disk / HOURS_A_MONTH
+    return Terms(
+        memory=usd / (instance.memory_bytes / GIB),
+        disk=0.0 if machine == THIS_MACHINE else each,
+        machine=machine,
+        why=f"What the disks of {name} cost is not known: say it under Cache tiers.",
+    )
+
+
+def _unknown(why: str, machine: str = "") -> Terms:
+    return Terms(None, None, None, machine, why)
+
 
 Uses = Mapping[str, tuple[str, Counts]]
 """By endpoint: its tier, "" for none, and what it used."""
@@ -62,15 +135,14 @@ class Part:
 
 def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str, TierRate]:
     """Every tier of ours, and what was said of others, as on that day, in three queries."""
-    said = tier_terms.said()
+    stated = said()
     ours = {tier.name: tier for tier in cachetier.tiers()}
     found = {}
-    for name in {*said.names, *ours}:
-        tier, told = ours.get(name), said.on(name, day)
+    for name in {*stated.names, *ours}:
+        tier, told = ours.get(name), stated.on(name, day)
         if tier is not None:
             place = Place.CLUSTER if tier.spec.cluster else Place.HERE
-            terms = tier_terms.terms(name, place, told, machines, price)
-            rate = _ours(name, tier.spec, terms, machines)
+            rate = _ours(name, tier.spec, terms(name, place, told, machines, price), machines)
             found[name] = replace(rate, place=place, since=tier.created_at)
         elif told is not None:
             found[name] = _theirs(name, told, machines, price)
@@ -101,8 +173,8 @@ def hour_of(moment: datetime) -> tuple[float, float]:
 def unknown(tier: str) -> TierRate:
     """One of which nothing was said and which is not ours, or not any more."""
     place = _place(tier)
-    terms = tier_terms.terms(tier, place, None, {}, lambda _machine: None)
-    return TierRate(tier, None, why=terms.why, place=place, terms=terms)
+    priced = terms(tier, place, None, {}, lambda _machine: None)
+    return TierRate(tier, None, why=priced.why, place=place, terms=priced)
 
 
 def _place(tier: str) -> Place:
@@ -111,9 +183,9 @@ def _place(tier: str) -> Place:
 
 def _theirs(name: str, told: TierPrice, machines: Mapping[str, Instance], price: Price) -> TierRate:
     place = _place(name)
-    terms = tier_terms.terms(name, place, told, machines, price)
-    words = "" if terms.whole is None else f"{terms.whole:g} USD an hour"
-    return TierRate(name, terms.whole, words, terms.why, place=place, terms=terms)
+    priced = terms(name, place, told, machines, price)
+    words = "" if priced.whole is None else f"{priced.whole:g} USD an hour"
+    return TierRate(name, priced.whole, words, priced.why, place=place, terms=priced)
 
 
 def _ours(name: str, spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> TierRate:

@@ -17,10 +17,9 @@ from console.accounts.permissions import Somebody, allows
 from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances
 from dashboards.boards.results.board import Message, fault_message
-from dashboards.cost.rates import rate
 from dashboards.costs.formulas.counts import Counted, count
 from dashboards.costs.formulas.price_terms import Needs, of_stored
-from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day
+from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
 from dashboards.costs.ledger.sums import Line
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import Known, known

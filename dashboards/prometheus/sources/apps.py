@@ -12,8 +12,7 @@ class MetricsSourcesConfig(AppConfig):
     def ready(self) -> None:
         from console.system import preflight
         from console.vault import key_rotation
-        from dashboards.metrics_sources import doctoring
-        from dashboards.prometheus.sources import actions
+        from dashboards.prometheus.sources import actions, diagnosis
 
-        preflight.register(doctoring.ask)
+        preflight.register(diagnosis.ask)
         key_rotation.register(actions.SEALED)

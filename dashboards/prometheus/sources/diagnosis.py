@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from django.db import DatabaseError
+
+from console.system.preflight import Verdict
+from dashboards.boards.queries import availability as queries
 from dashboards.boards.results.board import fault_message
-from dashboards.metrics_sources.snippets import RELABELLING
+from dashboards.prometheus.config.scrape_config import RELABELLING
 from dashboards.prometheus.http.client import Answer, Deadlines, Prometheus, Question
 from dashboards.prometheus.http.session import NoReplyError, Reply, exchange
+from dashboards.prometheus.sources import selectors
 from dashboards.prometheus.sources.selectors import Source
-from dashboards.queries import sources as queries
 
 _DEADLINE_S = 4.0
 _SKEW_S = 15.0
@@ -201,3 +205,22 @@ def _alertmanager(source: Source, found: dict[str, Any]) -> list[Finding]:
         text = f"It answers HTTP {reply.status}, but not as Alertmanager's API v2 does."
         return [Finding("danger", "That is no Alertmanager", text, fix)]
     return []
+
+
+def ask() -> Iterator[Verdict]:
+    try:
+        found = selectors.asked()
+    except DatabaseError:
+        return  # said already, by who asks the database
+    question = {"up": Question("count (up)", int(time.time()))}
+    begun = [(one, one.asker().begin(question)) for one in found]
+    for one, answers in begun:
+        answer = answers()["up"]
+        subject = f"metrics source {one.name}"
+        if answer.fault is not None:
+            message = fault_message(answer.fault)
+            yield Verdict(subject, False, message.text, message.fix, needed=False)
+            continue
+        targets = int(sum(series.latest or 0 for series in answer.series))
+        remedy = "Let it ask the console what to scrape: the configuration is on its page."
+        yield Verdict(subject, targets > 0, f"scrapes {targets} targets.", remedy, needed=False)

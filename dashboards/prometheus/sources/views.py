@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from console.core.errors import Refused
 from console.web.confirm_by_name import confirmed
-from dashboards.metrics_sources import snippets
+from dashboards.prometheus.config import scrape_config
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.forms import SourceForm
 from dashboards.prometheus.sources.models import MetricsSource
@@ -28,8 +28,8 @@ def sources(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "own": selectors.shown_own(),
         "replaced": replaced,
-        "snippet": snippets.scrape_config(_console(request)),
-        "credential": snippets.CREDENTIAL_PLACE,
+        "snippet": scrape_config.scrape_config(_console(request)),
+        "credential": scrape_config.CREDENTIAL_PLACE,
         "token_file": settings.EMBERLINE.targets_token_file,
         "retention": settings.EMBERLINE.prometheus_retention,
     }
@@ -43,8 +43,8 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "row": row,
         "login": selectors.LOGINS[row.auth],
-        "snippet": snippets.scrape_config(_console(request), row.name),
-        "credential": snippets.CREDENTIAL_PLACE,
+        "snippet": scrape_config.scrape_config(_console(request), row.name),
+        "credential": scrape_config.CREDENTIAL_PLACE,
         "token_file": settings.EMBERLINE.targets_token_file,
     }
     return render(request, "metrics_sources/source.html", context)

@@ -13,8 +13,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from console import local_api
+from console.commandline import context
 from console.commandline import parser as commandline
-from console.commandline import running
 from endpoints.commandline.local_machine import ThisMachine
 
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         with local_api.without_request_log():
-            ended = running.run(
+            ended = context.run(
                 options,
                 local_api.client,
                 self.stdout,

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page, Paginator
 
 from endpoints import selectors
-from endpoints.models import Endpoint
+from endpoints.models import Endpoint, Revision
 from endpoints.pages.detail.configuration import EFFECTS, shown
 from endpoints.refusals import no_revision
-from endpoints.spec.endpoint_spec import EndpointSpec, parse
+from endpoints.spec.endpoint_spec import EndpointSpec, diff, parse
 from endpoints.spec.field import Effect
-from endpoints.spec_diff import diff
 
 WANTED = "wanted"
 SERVING = "serving"
@@ -71,3 +73,31 @@ def compared(old: Side, new: Side) -> Comparison:
 def _number(key: str) -> int:
     """0, which no revision has, for what is no number."""
     return int(key) if key.isascii() and key.isdigit() and len(key) <= 18 else 0
+
+
+PAGE_SIZE = 20
+
+
+def page_of_revisions(endpoint: Endpoint, number: str | None) -> Page[Revision]:
+    return Paginator(selectors.revisions(endpoint), PAGE_SIZE).get_page(number)
+
+
+def told(endpoint: Endpoint, page: Page[Revision]) -> list[dict[str, Any]]:
+    """Latest first. `serves` answers requests now; `failed` says why the console went back."""
+    rows = list(page.object_list)
+    last = rows[-1].number if rows else 0
+    before_all = selectors.revisions(endpoint).filter(number__lt=last).first()
+    status = endpoint.status
+    return [
+        {
+            "row": row,
+            "changes": diff(parse(before.spec), parse(row.spec)) if before else (),
+            "current": row.spec == endpoint.spec,
+            "wanted": row.number == endpoint.generation,
+            "serves": status.served_once and row.number == status.served_generation,
+            "failed": status.rolled_back.get("message")
+            if status.rolled_back.get("failed") == row.number
+            else "",
+        }
+        for row, before in zip(rows, [*rows[1:], before_all], strict=True)
+    ]

@@ -6,27 +6,61 @@ Promises reads only: what these pages change goes to the views of its verb, whic
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from console.accounts.permissions import allows, role_required
 from console.web import responses
-from endpoints import selectors
+from endpoints import selectors, teams
 from endpoints.choices import Severity
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.detail.configuration import command_of, form_values, text_of
 from endpoints.pages.detail.context import found, settings_context
-from endpoints.pages.detail.revisions import SERVING, WANTED, Comparison, Side, compared, side_of
+from endpoints.pages.detail.revisions import (
+    SERVING,
+    WANTED,
+    Comparison,
+    Side,
+    compared,
+    page_of_revisions,
+    side_of,
+    told,
+)
+from endpoints.pages.detail.views import done
+from endpoints.pages.editor.feedback import lines
 from endpoints.pages.head import SETTLED_POLL_S, head_context, poll_s
 from endpoints.placement import cache_tiers
 from endpoints.refusals import NotFoundError
-from endpoints.revision_list import page_of_revisions, told
-from endpoints.views_preview import lines
-from endpoints.views_teams import card
+
+
+@require_POST
+@role_required("operator")
+def move(request: HttpRequest, name: str) -> HttpResponseBase:
+    endpoint = found(name)
+    slug = request.POST.get("team", "")
+    return done(
+        request,
+        endpoint,
+        lambda: teams.move(request.user, name, slug),
+        f"{name} belongs to {slug or 'no team'} now.",
+    )
+
+
+def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
+    """The teams it may be moved to by who asks; `nobody`: to none, too."""
+    return {
+        "team_choices": teams.choices(request.user),
+        "team_nobody": allows(request.user, "operator"),
+        "team_now": endpoint.team.slug if endpoint.team else "",
+    }
+
 
 EVENTS_A_PAGE = 50
 LONGEST = 200

@@ -12,8 +12,7 @@ from difflib import ndiff
 from console.provisioners.base import ProvisionError, WorkloadSpec
 from endpoints.models import Endpoint
 from endpoints.placement.preview import workload_of
-from endpoints.spec.endpoint_spec import EndpointSpec, parse
-from endpoints.spec_diff import Change, diff
+from endpoints.spec.endpoint_spec import Change, EndpointSpec, diff, parse
 
 
 @dataclass(frozen=True, slots=True)

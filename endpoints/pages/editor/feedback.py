@@ -5,20 +5,26 @@ Promises the words of the API, that half a number is no crash, and that nothing 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import yaml
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
+from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import consequences, spec_text
+from endpoints.pages.editor.consequences import lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
 from endpoints.placement import capacity_check as fitting
+from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
+from endpoints.spec.rules import standing
 
 
 @require_POST
@@ -134,3 +140,45 @@ def _slots(
 def _groups(form: EndpointForm, errors: tuple[FieldError, ...]) -> list[dict[str, Any]]:
     wrong = {error.field for error in errors}
     return [{**one, "wrong": len(wrong & one["paths"])} for one in form.briefly()]
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def typed(request: HttpRequest) -> HttpResponse:
+    spec = typed_spec(request)
+    context = teams.context_of(request.user, None, request.POST.get("team", ""))
+    return _page(request, spec, "", standing(spec, context))
+
+
+@require_POST
+@role_required("operator")
+def typed_change(request: HttpRequest, name: str) -> HttpResponse:
+    present = found(name)
+    spec = typed_spec(request, present)
+    refused = standing(spec, teams.context_of(request.user, present))
+    return _page(request, spec, name, refused)
+
+
+@require_safe
+def stored(request: HttpRequest, name: str) -> HttpResponse:
+    return _page(request, found(name).parsed, name)
+
+
+def _page(
+    request: HttpRequest, spec: EndpointSpec, name: str, refused: Iterable[FieldError] = ()
+) -> HttpResponse:
+    shown = preview(spec, refused)
+    context: dict[str, Any] = {
+        "name": name,
+        "shown": shown,
+        "command": lines(shown.argv),
+        "objects": [
+            {"kind": one["kind"], "name": one["metadata"]["name"], "text": _yaml(one)}
+            for one in shown.objects
+        ],
+    }
+    return render(request, "endpoints/preview.html", context)
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)

@@ -16,11 +16,11 @@ from django.views.decorators.http import require_http_methods
 
 from console.accounts.permissions import allows, role_required
 from console.core.errors import STALE
-from endpoints import actions, meanwhile, teams
+from endpoints import actions, teams
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.detail.context import found, generation_of
-from endpoints.pages.editor import presets, spec_text
+from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
 from endpoints.refusals import ConflictError, RefusalError
@@ -64,7 +64,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return _page(request, desk, desk.first_look)
     if request.GET.get("drawn") == "merge":
         return _merge(request, desk, endpoint)
-    if "drawn" not in request.GET and meanwhile.moved_on(endpoint, generation_of(request)):
+    if "drawn" not in request.GET and edit_conflict.moved_on(endpoint, generation_of(request)):
         return _conflict(request, desk, endpoint)
     try:
         return _written(request, desk, save)
@@ -164,7 +164,7 @@ def _unless_stale(error: SpecErrors | RefusalError) -> None:
 def _conflict(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse:
     """What was typed stays; what the others did is shown beside it."""
     form, pane = desk.meant()
-    found = meanwhile.look(endpoint, generation_of(request), form.flat())
+    found = edit_conflict.look(endpoint, generation_of(request), form.flat())
     return _page(request, desk, form, pane, status=409, conflict=found)
 
 
@@ -174,7 +174,7 @@ def _merge(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
     mine = desk.meant()[0].flat()
-    found = meanwhile.look(endpoint, generation_of(request), mine)
+    found = edit_conflict.look(endpoint, generation_of(request), mine)
     form = desk.holding(found.merged(mine, desk.sent))
     desk.sent["generation"] = seen
     return _page(request, desk, form, merged=True)
@@ -187,7 +187,7 @@ def _page(
     pane: Pane | None = None,
     *,
     status: int = 200,
-    conflict: meanwhile.Meanwhile | None = None,
+    conflict: edit_conflict.Meanwhile | None = None,
     both: bool = False,
     merged: bool = False,
     beside: dict[str, FieldError] | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 from routing.doctor.checks import conditions
 from routing.doctor.facts import CacheConfig, Facts, Model, Said, WorkerFacts
 from routing.doctor.findings import Check, Finding, Severity, groups
-from routing.doctor.probes import CHAT, PLAIN
+from routing.doctor.inspection import CHAT, PLAIN
 
 # The version everything here was tried with.
 PROVEN = (0, 32)

@@ -32,6 +32,7 @@ from console.processkit.metrics import Histogram
 from routing.engine.access.callers import (
     RUNNING,
     WAITING,
+    Bucket,
     Caller,
     Pace,
     Request,
@@ -42,7 +43,6 @@ from routing.engine.access.callers import (
 )
 from routing.engine.access.fair_queue import FairQueue, Flow
 from routing.engine.access.keys import KeyRing
-from routing.engine.buckets import Bucket
 from routing.engine.config import AdmissionConfig, Key, Rates
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import Facts

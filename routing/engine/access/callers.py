@@ -9,9 +9,38 @@ import math
 from typing import Protocol
 
 from routing.engine.access.fair_queue import Flow, Item
-from routing.engine.buckets import Bucket
 from routing.engine.config import Key, Rates
 from routing.engine.errors import Refusal
+
+_MINUTE_S = 60.0
+
+
+class Bucket:
+    __slots__ = ("_each_s", "_full_at", "per_minute")
+
+    def __init__(self, per_minute: int) -> None:
+        self._full_at = 0.0
+        self.resize(per_minute)
+
+    def resize(self, per_minute: int) -> None:
+        """Another rate from now on."""
+        self.per_minute = per_minute
+        self._each_s = _MINUTE_S / per_minute
+
+    def level(self, now: float) -> float:
+        """What is left now; below zero: a debt."""
+        return self.per_minute - max(self._full_at - now, 0.0) / self._each_s
+
+    def wait_s(self, cost: float, now: float) -> float:
+        """Seconds until `cost` may be taken; not above 0: now."""
+        spare = _MINUTE_S - cost * self._each_s
+        return self._full_at - now - (spare if spare > 0 else 0.0)
+
+    def take(self, cost: float, now: float) -> None:
+        """Whether it is there or not: ask `wait_s` before. A negative cost is given back."""
+        full_at = self._full_at
+        self._full_at = (full_at if full_at > now else now) + cost * self._each_s
+
 
 WAITING, RUNNING = range(2)
 

@@ -6,9 +6,9 @@ here; the modules inside part what a Config is (shapes) from how it is read.
 """
 
 from routing.engine.config.access import parse_keys
-from routing.engine.config.display import bounds, show, show_key
 from routing.engine.config.fields import ConfigError
 from routing.engine.config.parser import parse
+from routing.engine.config.public_view import bounds, show, show_key
 from routing.engine.config.schema import (
     LOG_LEVELS,
     STRATEGIES,

@@ -17,14 +17,13 @@ from routing.engine.fleet.probe_request import AskError, ask
 from routing.engine.kv.census import census
 from routing.engine.kv.subscriber import FOLLOWING, Subscriber, Target
 from routing.engine.kvaware.placement import KvRouting
+from routing.engine.kvaware.prediction_accuracy import Window
 from routing.engine.kvaware.twin_probe import Prober
-from routing.engine.kvwindow import Window
 from routing.engine.tokens import comparison
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import WITH_TOKENS
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import MISMATCH, VERIFIED, TokensConfig, TokenService
-from routing.engine.tokens.tokenizer import TokenizerUnusable, load
+from routing.engine.tokens.tokenizer import Local, TokenizerUnusable, load
 
 if TYPE_CHECKING:
     from routing.engine.config import KvConfig

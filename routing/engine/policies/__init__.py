@@ -6,8 +6,7 @@ from routing.engine.config import Config
 from routing.engine.policies.base import Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.roundrobin import RoundRobin
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import RoundRobin, Session
 
 
 def build(config: Config, secret: bytes) -> Policy:

@@ -23,7 +23,7 @@ from routing.engine.http.http1 import RequestHead
 from routing.engine.policies.base import Facts
 from routing.engine.prompt import canonical
 from routing.engine.prompt.block_chains import Chains
-from routing.engine.ratios import Ratios
+from routing.engine.tokens.usage import Ratios
 
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _NO_CHAIN: Sequence[int] = ()

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from routing.engine.tokens import remote, requests
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import Chat, Text
+from routing.engine.tokens.tokenizer import Local
 
 SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
 _SHOWN = 8  # ids around the first difference

@@ -18,12 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from routing.engine.tokens import outcomes, remote, requests
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import Chat, Ids, Json, ServerDefaults, Text
 from routing.engine.tokens.segments import Found, SegmentCache, Tokens
 from routing.engine.tokens.splitter import Splitter
-from routing.engine.tokens.tokenizer import TokenizerUnusable
+from routing.engine.tokens.tokenizer import Local, TokenizerUnusable
 
 CHECK_EVERY = 512  # answers from memory: one of so many is compared with the full way
 UNVERIFIED, VERIFIED, MISMATCH = "unverified", "verified", "mismatch"

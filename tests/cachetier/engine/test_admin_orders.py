@@ -16,7 +16,7 @@ from cachetier.engine.admin_orders import Orders
 from cachetier.engine.config import MIB, parse
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import read_metric
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cachetier.engine.__main__ import main
-from cachetier.engine.config import MIB, ConfigError, Place, parse, parse_place, parse_size
+from cachetier.engine.config import MIB, Place, parse, parse_place, parse_size
+from cachetier.engine.errors import ConfigError
 
 MEMORY = ("--memory", "64MiB")
 

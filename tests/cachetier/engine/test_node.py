@@ -20,7 +20,7 @@ from cachetier.engine.net import session
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
 from cachetier.wire import envelope
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode, answers
 from tests.support.waiting import until

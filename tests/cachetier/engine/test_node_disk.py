@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from cachetier.wire import envelope, keys
+from cachetier.wire import envelope
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import ROOT, CacheNode
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 def block(number: int, namespace: str = "aa") -> tuple[bytes, bytes]:
-    key = keys.block_key(namespace, 0, number.to_bytes(4, "big"))
+    key = envelope.block_key(namespace, 0, number.to_bytes(4, "big"))
     body = random.Random(number).randbytes(300_000)
     return key, envelope.pack(key, body) + body
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from cachetier.wire import envelope
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode
 from tests.support.waiting import until

@@ -24,10 +24,10 @@ TYPED = {
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is woken, and the machine is of a known size."""
-    from cachetier import machine
+    from cachetier import selectors
     from cachetier.tier.spec import Room
 
-    monkeypatch.setattr(machine, "room", lambda: Room(8 * GIB, 100 * GIB))
+    monkeypatch.setattr(selectors, "room", lambda: Room(8 * GIB, 100 * GIB))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from cachetier import actions, reconciler, selectors, usage
+from cachetier import actions, reconciler, selectors, signals
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.tier import node_stats
 from console.accounts.models import User
@@ -185,11 +185,11 @@ def test_rest_unknown_tier_and_tier_in_use() -> None:
     def used() -> dict[str, list[str]]:
         return {"default": ["endpoint demo"]}
 
-    usage.register(used)
+    signals.register(used)
     try:
         answer = client.delete("/api/v1/cache-tiers/default/")
     finally:
-        usage.unregister(used)
+        signals.unregister(used)
     assert answer.status_code == 409
     assert answer.json()["code"] == "in_use"
     assert client.delete("/api/v1/cache-tiers/default/").status_code == 202

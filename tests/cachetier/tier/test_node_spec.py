@@ -25,8 +25,7 @@ from console.provisioners.base import (
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
-from console.provisioners.placeholders import ReplicaFacts
-from console.provisioners.specs import check_spec
+from console.provisioners.specs import ReplicaFacts, check_spec
 from tests.support.http_stub import http_stub
 
 FACTS = NodeFacts("default", TierSpec(), Path("/var/secrets/l2_password"))

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
-from cachetier.errors import Refused
 from cachetier.tier import spec
-from cachetier.tier.spec import GIB, MIB, Effect, Room, TierSpec, change, create
+from cachetier.tier.spec import GIB, MIB, Effect, Refused, Room, TierSpec, change, create
 
 ROOM = Room(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
 SMALL = TierSpec(memory_bytes=GIB)

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from cachetier.vllm_connector import pauses
-from cachetier.vllm_connector.pauses import Pauses
+from cachetier.vllm_connector import lookups
+from cachetier.vllm_connector.lookups import Pauses
 
 
 class Event(threading.Event):
@@ -25,7 +25,7 @@ class Event(threading.Event):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(pauses.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(lookups.time, "monotonic", lambda: now[0])
     return now
 
 

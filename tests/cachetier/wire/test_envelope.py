@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachetier.wire import envelope, keys
+from cachetier.wire import envelope
 from cachetier.wire.envelope import Seal
 
-KEY = keys.block_key("ab12", 0, b"\x01\xff")
+KEY = envelope.block_key("ab12", 0, b"\x01\xff")
 
 
 def taken(header: bytes, body: bytes, key: bytes = KEY) -> bool:
@@ -36,7 +36,7 @@ def test_no_single_changed_byte_is_taken(seal: Seal, body: bytes, data: st.DataO
 
 
 def test_another_keys_value_is_not_taken() -> None:
-    other = keys.block_key("ab12", 0, b"\x01\xfe")
+    other = envelope.block_key("ab12", 0, b"\x01\xfe")
     assert not taken(envelope.pack(other, b"body"), b"body")
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachetier.wire.keys import block_key, namespace_of
+from cachetier.wire.envelope import block_key, namespace_of
 
 
 def test_a_block_key_reads_as_designed() -> None:

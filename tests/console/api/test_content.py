@@ -158,7 +158,7 @@ def test_a_session_needs_its_csrf_token(settings: Any, people: Cast) -> None:
 
 
 def test_too_many_requests_say_when_to_come_back(people: Cast, monkeypatch: Any) -> None:
-    from console.api.throttling import CallerThrottle
+    from console.api.access import CallerThrottle
 
     monkeypatch.setattr(CallerThrottle, "get_rate", lambda self: "2/min")
     client = client_of(people.charlie)

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from console.audit.models import AuditEvent
 from console.claims import claim
-from console.clusters import actions, refresh, selectors, tasks, usage
+from console.clusters import actions, refresh, related_objects, selectors, tasks
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Refused
 from console.provisioners.base import PermanentError, Ref
@@ -124,12 +124,12 @@ def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
     def users() -> dict[str, list[str]]:
         return {"work": ["endpoint demo"]}
 
-    usage.register(users)
+    related_objects.register_usage(users)
     try:
         with pytest.raises(Refused, match="used by endpoint demo") as refused:
             actions.remove(people.ada, "work")
     finally:
-        usage.unregister(users)
+        related_objects.unregister(users)
     assert refused.value.status_code == 409
     actions.remove(people.ada, "work")
     assert not Cluster.objects.exists()

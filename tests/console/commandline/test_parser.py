@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from console.accounts.models import Team
 from console.client import Client
-from console.commandline import output, parser, running
+from console.commandline import context, output, parser
 from console.commandline.endpoint import benchmarks, decisions
 from endpoints.models import Endpoint
 from tests.support.console import make_endpoint, pretend_ready
@@ -188,7 +188,7 @@ def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) 
     with http_stub(answers) as stub:
         out, err = io.StringIO(), io.StringIO()
         options = vars(parser.script().parse_args(words))
-        ended = running.run(options, lambda: Client(stub.url), out, err)
+        ended = context.run(options, lambda: Client(stub.url), out, err)
     assert json.loads(stub.seen[0][2]) == {"rate": 4}
     assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
     assert "simulated: times are made up" in ended.text

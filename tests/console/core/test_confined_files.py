@@ -11,7 +11,7 @@ import pytest
 from console.core import confined_files
 from console.core.confined_files import FileRefused, read_text, refusal
 from console.provisioners.base import PermanentError, TemporaryError
-from console.provisioners.secrets import read_secrets
+from console.provisioners.specs import read_secrets
 
 
 @pytest.fixture

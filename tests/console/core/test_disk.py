@@ -16,13 +16,13 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from console import exposition
 from console.accounts.models import ApiToken
 from console.core import counters, disk
 from console.core.disk import Disk, DiskState, Trend
+from console.processkit import metrics
 from console.processkit.metrics import Registry
 from console.signon.models import Session
-from console.system import preflight, storage
+from console.system import preflight, selectors
 from console.web import health
 from tests.support.people import cast, client_of
 
@@ -215,9 +215,9 @@ def test_system_page_rest_banner_doctor_and_metrics_agree(
     assert doctor.ok is (state == "ok")
     assert bool(doctor.remedy) is (state != "ok")
     registry = Registry()
-    storage.expose(registry)
-    shown = exposition.total(
-        exposition.parse(str(registry.render())), f"{storage.PREFIX}free_bytes", path="/v"
+    selectors.expose(registry)
+    shown = metrics.total(
+        metrics.parse(str(registry.render())), f"{selectors.PREFIX}free_bytes", path="/v"
     )
     assert shown == (found.free_bytes if found else None)
 

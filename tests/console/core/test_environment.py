@@ -14,8 +14,8 @@ from django.conf import settings as live_settings
 
 from console.core import environment
 from console.core.environment import SettingError
-from console.signon import checks as signon_checks
 from console.web import checks
+from console.web import checks as signon_checks
 
 
 def load(tmp_path: Path, **env: str) -> environment.Emberline:

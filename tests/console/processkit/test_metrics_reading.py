@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from console.exposition import Sample, parse, total
+from console.processkit.metrics import Sample, parse, total
 
 TEXT = """\
 # HELP vllm:x_total what it counts

@@ -15,8 +15,7 @@ from pytest_django.fixtures import Settings
 from console.api.access import sender
 from console.people import actions, token_actions
 from console.signon.core import user_agents
-from console.signon.models import Session
-from console.signon.sessions import SessionStore, digest
+from console.signon.models import Session, SessionStore, digest
 from tests.support.people import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from console.core import counters
-from console.exposition import parse, total
+from console.processkit.metrics import parse, total
 from console.telemetry import meters
 from console.telemetry.admin_server import AdminServer, Subject, start
 

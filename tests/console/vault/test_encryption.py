@@ -9,7 +9,6 @@ import pytest
 from django.conf import settings as live
 from pytest_django import Settings
 
-from console.clusters import checks
 from console.vault import encryption
 
 OLD, NEW = "o" * 32, "n" * 32
@@ -49,10 +48,10 @@ def test_a_key_of_the_pod_s_own_is_warned_of(
     (tmp_path / "secrets" / "encryption_key").write_text(OLD)
     settings.EMBERLINE = replace(live.EMBERLINE, var=tmp_path, encryption_keys=(OLD,))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert checks.encryption_key() == []
+    assert encryption.encryption_key() == []
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    (warned,) = checks.encryption_key()
+    (warned,) = encryption.encryption_key()
     assert "ENCRYPTION_KEY_FILE" in str(warned.hint)
     assert OLD not in str(warned)
     settings.EMBERLINE = replace(live.EMBERLINE, var=tmp_path, encryption_keys=(NEW,))
-    assert checks.encryption_key() == []
+    assert encryption.encryption_key() == []

@@ -16,10 +16,9 @@ from pytest_django import Settings
 
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
-from console.commandline.context import Wrong
-from console.commandline.exits import FAILED
+from console.commandline.context import FAILED, Wrong
 from console.launcher.layout import ROOT
-from console.signon import secret_store, totp
+from console.signon import oidc, totp
 from console.signon.core.configuration import Provider
 from console.system import preflight
 from console.vault import encryption, key_rotation
@@ -66,7 +65,7 @@ def world() -> dict[str, Any]:
     source = sources.add(ada, "mimir", login)
     hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
     receiver = receivers.create(ada, hook)
-    secret_store.keep("acme", "of-acme")
+    oidc.keep("acme", "of-acme")
     recovery = totp.turn_on(ada, TOTP, totp.code_at(TOTP, int(time.time()) // 30 - 1))
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
@@ -109,7 +108,7 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     assert credentials.login(MetricsSource.objects.get()).secret == "of-mimir"
     target = deliveries.target(world["receiver"])
     assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
-    assert secret_store.where(ACME) == "vault"
+    assert oidc.where(ACME) == "vault"
     assert totp.spend(person("admin"), world["recovery"][0]) == totp.RECOVERY
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
@@ -143,7 +142,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
 ) -> None:
     old = live.EMBERLINE.encryption_keys
     keys(settings, LATER)
-    secret_store.keep("lost", "x")
+    oidc.keep("lost", "x")
     source = world["source"]
     MetricsSource.objects.update(sealed={**source.sealed, "key": encryption.seal("y", "elsewhere")})
     keys(settings, NEW, *old)

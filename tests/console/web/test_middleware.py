@@ -13,10 +13,10 @@ from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
 
-from console.web import banners, health
-from console.web.banners import Banner
+from console.web import health
 from console.web.server.static_files import HashedStorage
-from console.web.shell import navigation
+from console.web.shell import context, navigation
+from console.web.shell.context import Banner
 from console.web.templatetags import emberline
 from tests.support.people import Cast, client_of
 
@@ -96,7 +96,7 @@ def test_healthz_asks_no_database() -> None:
 @pytest.fixture
 def own_providers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     providers: list[Any] = []
-    monkeypatch.setattr(banners, "_providers", providers)
+    monkeypatch.setattr(context, "_providers", providers)
     return providers
 
 
@@ -108,9 +108,9 @@ def test_banners_stand_on_every_page_and_cannot_break_one(
         raise RuntimeError
 
     simulated = Banner("simulated", "warning", "Simulated workers.", "Numbers are not real.")
-    banners.register(broken)
-    banners.register(lambda _viewer: simulated)
-    banners.register(lambda _viewer: None)
+    context.register(broken)
+    context.register(lambda _viewer: simulated)
+    context.register(lambda _viewer: None)
     for url in ("/profile/", "/audit/"):
         response = client_of(people.charlie).get(url)
         assert "Simulated workers." in response.content.decode()

@@ -80,7 +80,7 @@ def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings
     for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "This installation"):
         assert words in text
     assert "/clusters/" in text
-    from dashboards.card import _address
+    from dashboards.overview.extensions import _address
 
     assert _address("http://me:secret@prom.example:9090/x") == "http://prom.example:9090"
     assert _address("") == ""

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from console.accounts.models import User
 from console.audit.record import record
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Answer, Question, Series, Window
@@ -137,7 +137,7 @@ def test_a_member_is_told_of_their_teams_only() -> None:
     their_endpoints(made)
     actions.scale(made.hugo, CANARY, 2)
     prometheus = Told()
-    found = told(scopes.fleet(made.frank), made.frank, prometheus)
+    found = told(dashboards_selectors.fleet(made.frank), made.frank, prometheus)
     assert {note["endpoint"] for note in found} == {OURS}
     assert CANARY not in prometheus.queries[0]
     assert OURS in prometheus.queries[0]

@@ -12,10 +12,9 @@ from django.db import DatabaseError
 
 from console.catalogue import actions as catalogue
 from console.core import counters
-from console.exposition import parse
-from console.processkit.metrics import Registry
+from console.processkit.metrics import Registry, parse
 from dashboards.boards.panels import Line
-from dashboards.cost import exposed
+from dashboards.costs import metrics
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.grafana.export import expressions
 from tests.dashboards.costs.prices.test_factors import PRICE, endpoint, measured
@@ -25,7 +24,7 @@ from tests.support.prometheus import PROMTOOL
 pytestmark = pytest.mark.django_db
 
 
-def told(prices: exposed.Prices) -> str:
+def told(prices: metrics.Prices) -> str:
     registry = Registry()
     prices(registry)
     return registry.render()
@@ -33,10 +32,10 @@ def told(prices: exposed.Prices) -> str:
 
 def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
-    assert told(exposed.Prices()) == ""
+    assert told(metrics.Prices()) == ""
     catalogue.save(cast().ada, THIS_MACHINE, PRICE)
     measured(endpoint("chat", resources={"cpus": 1, "memory_gib": 1, "gpus": 0}), 0.0036)
-    prices = exposed.Prices()
+    prices = metrics.Prices()
     text = told(prices)
     found = {(one.name, one.labels["endpoint_name"]): one.value for one in parse(text)}
     assert found["emberline_worker_usd_hour", "chat"] == pytest.approx(0.2)  # one CPU of ten
@@ -49,9 +48,9 @@ def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.Mon
     def away() -> Any:
         raise DatabaseError("no secret of the connection")
 
-    monkeypatch.setattr(exposed, "factors", away)
+    monkeypatch.setattr(metrics, "factors", away)
     before = counters.value("prices_unknown")
-    assert told(exposed.Prices()) == ""
+    assert told(metrics.Prices()) == ""
     assert counters.value("prices_unknown") == before + 1
 
 

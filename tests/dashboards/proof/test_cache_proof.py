@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.exposition import Sample
+from console.processkit.metrics import Sample
 from dashboards.proof import cache_proof
 from dashboards.proof.cache_proof import Facts, Outcome
 from endpoints.prompt.client import Answer

@@ -14,7 +14,7 @@ from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions, reconciler
 from endpoints.controller.models import Follow, FollowStatus
-from endpoints.manifests import crd
+from endpoints.manifests import schemas
 from endpoints.models import Endpoint
 from tests.endpoints.manifests.conftest import LEAST, put
 from tests.support.endpoints.world import World
@@ -99,7 +99,7 @@ def followed(
     namespace = cluster.namespace()
     yield Followed(cluster, namespace, actions.follow(SYSTEM, "west", namespace))
     # No namespace ends while an object in it waits for our leave.
-    if cluster.api.find("CustomResourceDefinition", "", crd.NAME):
+    if cluster.api.find("CustomResourceDefinition", "", schemas.NAME):
         for item in cluster.api.list(KIND, namespace):
             name = item["metadata"]["name"]
             cluster.api.merge(KIND, namespace, name, {"metadata": {"finalizers": None}})
@@ -121,5 +121,5 @@ def remove_definition(api: Any) -> None:
     for item in api.list(KIND):
         where = item["metadata"]["namespace"], item["metadata"]["name"]
         api.merge(KIND, *where, {"metadata": {"finalizers": None}})
-    api.delete("CustomResourceDefinition", "", crd.NAME)
-    until(lambda: not api.find("CustomResourceDefinition", "", crd.NAME), 60, "definition gone")
+    api.delete("CustomResourceDefinition", "", schemas.NAME)
+    until(lambda: not api.find("CustomResourceDefinition", "", schemas.NAME), 60, "definition gone")

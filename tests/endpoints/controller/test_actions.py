@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.audit.models import AuditEvent
+from console.clusters import related_objects
 from console.clusters import selectors as clusters
-from console.clusters import usage
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions, tasks
 from endpoints.controller.models import Follow, FollowStatus, Owned
@@ -112,7 +112,7 @@ def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:
 
 def test_a_followed_cluster_is_in_use() -> None:
     actions.follow(SYSTEM, "west", "team-a")
-    assert "objects of namespace team-a" in usage.users("west")
+    assert "objects of namespace team-a" in related_objects.users("west")
 
 
 def test_the_sweep_looks_again(

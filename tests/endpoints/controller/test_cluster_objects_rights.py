@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
+from console.clusters import related_objects
 from console.clusters import selectors as clusters
-from console.clusters import usage
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.discovery import rights
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
 from endpoints.controller import cluster_objects, reconciler
-from endpoints.manifests import crd
+from endpoints.manifests import schemas
 from tests.endpoints.controller.conftest import Followed
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -85,16 +85,18 @@ def test_the_group_is_of_what_is_followed() -> None:
     assert asked == kinds | {
         (cluster_objects.OBJECT.group, f"{cluster_objects.OBJECT.plural}/status")
     }
-    assert {one.names for one in GROUP} == {(), (crd.NAME,)}
+    assert {one.names for one in GROUP} == {(), (schemas.NAME,)}
     for one in GROUP:
         assert one.optional
         assert "delete" not in one.verbs
 
 
 def test_followed_namespaces_are_told_until_they_are_let_go(followed: Followed) -> None:
-    assert usage.followed("west") == [followed.namespace]
-    assert usage.followed("east") == []
+    assert related_objects.followed("west") == [followed.namespace]
+    assert related_objects.followed("east") == []
     follows.unfollow(SYSTEM, str(followed.row.pk))
-    assert usage.followed("west") == [followed.namespace], "finalizers have to be taken off"
+    assert related_objects.followed("west") == [followed.namespace], (
+        "finalizers have to be taken off"
+    )
     reconciler.follow(str(followed.row.pk))
-    assert usage.followed("west") == []
+    assert related_objects.followed("west") == []

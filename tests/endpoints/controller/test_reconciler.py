@@ -14,7 +14,7 @@ from endpoints.controller import actions as follows
 from endpoints.controller import reconciler
 from endpoints.controller.models import Follow, Owned
 from endpoints.keys import actions as keys_actions
-from endpoints.manifests import crd
+from endpoints.manifests import schemas
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 from tests.endpoints.controller.conftest import KIND, Followed, remove_definition
@@ -33,7 +33,7 @@ def alice() -> User:
 
 def test_the_definition_is_installed_and_an_object_becomes_an_endpoint(followed: Followed) -> None:
     assert followed.look().message == "0 objects."
-    definition = followed.cluster.api.get("CustomResourceDefinition", "", crd.NAME)
+    definition = followed.cluster.api.get("CustomResourceDefinition", "", schemas.NAME)
     assert {one["name"] for one in definition["spec"]["versions"]} == {"v1", "v1alpha1"}
     followed.apply()
     assert followed.look().message == "1 objects."
@@ -261,11 +261,11 @@ def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None
     followed.look()
     api = followed.cluster.api
     labels = {"app.kubernetes.io/managed-by": "Helm"}
-    api.merge("CustomResourceDefinition", "", crd.NAME, {"metadata": {"labels": labels}})
+    api.merge("CustomResourceDefinition", "", schemas.NAME, {"metadata": {"labels": labels}})
     try:
         status = followed.look()
         assert (status.phase, status.reason) == ("Failed", "ForeignDefinition")
-        found = api.get("CustomResourceDefinition", "", crd.NAME)
+        found = api.get("CustomResourceDefinition", "", schemas.NAME)
         assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
         Follow.objects.update(foreign=True)
         followed.apply()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from endpoints.lifecycle.facts import Facts, Trouble, WorkerSeen
-from endpoints.rolling_back import blame
+from endpoints.lifecycle.remedies import blame
 
 NEW = WorkerSeen("new", ready=False, running=True, current=True)
 OLD = WorkerSeen("old", ready=True, running=True, current=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endpoints.manifests import advice, objects
-from endpoints.manifests.notes import Mark
+from endpoints.manifests.objects import Mark
 from tests.endpoints.manifests.conftest import SAMPLES, put, read, refusals, sample
 
 ROUTED = {"enabled": True, "routingStrategy": "kvaware"}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endpoints.manifests import crd, schemas
+from endpoints.manifests import schemas
 from endpoints.manifests.structural_schema import check
 from tests.endpoints.manifests.conftest import LEAST, SAMPLES, sample
 
@@ -110,7 +110,7 @@ def test_the_value_of_a_variable_is_never_repeated() -> None:
 
 def test_our_definition_takes_whatever_the_published_one_takes() -> None:
     """Relaxed in one place only: the address of a Prometheus."""
-    theirs, ours = schemas.spec_schema(schemas.KIND, "v1"), crd.relaxed_spec(schemas.KIND, "v1")
+    theirs, ours = schemas.spec_schema(schemas.KIND, "v1"), schemas.relaxed_spec(schemas.KIND, "v1")
     changed = [path for path in _spots(theirs) if isinstance(_at(theirs, path), str)
                and _at(theirs, path) != _at(ours, path)]  # fmt: skip
     assert {path[-2:] for path in changed} == {("serverAddress", "pattern")}
@@ -123,7 +123,7 @@ def test_our_definition_takes_whatever_the_published_one_takes() -> None:
 
 
 def test_the_definition_is_whole() -> None:
-    made = crd.definition()
+    made = schemas.definition()
     versions = {version["name"]: version for version in made["spec"]["versions"]}
     assert [versions[name]["storage"] for name in ("v1", "v1alpha1")] == [True, False]
     assert versions["v1"]["subresources"]["status"] == {}

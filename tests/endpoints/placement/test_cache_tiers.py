@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cachetier import actions as tiers
-from cachetier import usage
-from cachetier.errors import Refused
+from cachetier import signals
+from cachetier.tier.spec import Refused
 from console.accounts.models import User
 from endpoints import actions
 from endpoints.actions import SYSTEM
@@ -36,7 +36,7 @@ def test_a_used_tier_cannot_be_deleted_and_an_unused_one_can(
     tiers.create(operator, "spare", {})
     actions.create(SYSTEM, on(data, "one", "chat"))
     actions.create(SYSTEM, merge(data, {"name": "two"}))
-    assert usage.by_tier() == {"chat": ["endpoint one"]}
+    assert signals.by_tier() == {"chat": ["endpoint one"]}
     with pytest.raises(Refused, match="endpoint one"):
         tiers.delete(operator, "chat")
     tiers.delete(operator, "spare")

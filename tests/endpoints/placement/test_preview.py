@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from endpoints.api.spec_checks import nameless
-from endpoints.installation import installation
 from endpoints.models import Endpoint
+from endpoints.pages.editor.feedback import lines
+from endpoints.placement.installation import installation
 from endpoints.placement.preview import HIDDEN, LATER, preview
 from endpoints.spec.endpoint_spec import merge
-from endpoints.views_preview import lines
 from endpoints.workload.worker_spec import L2Access, worker_spec
 from tests.support.people import cast, client_of
 

@@ -9,7 +9,7 @@ from django.conf import settings as live
 from pytest_django import Settings
 
 from cachetier import actions as tiers
-from console.clusters import actions, usage
+from console.clusters import actions, related_objects
 from console.core.errors import Refused
 from endpoints.models import Endpoint
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.django_db
 
 def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Settings) -> None:
     tiers.ensure_default_tier()
-    assert usage.by_cluster() == {}, "this machine is no cluster"
+    assert related_objects.by_cluster() == {}, "this machine is no cluster"
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
     actions.ensure_in_cluster()
-    assert usage.users("in-cluster") == ["cache tier default", f"endpoint {demo.name}"]
+    assert related_objects.users("in-cluster") == ["cache tier default", f"endpoint {demo.name}"]
     with pytest.raises(Refused, match="used by cache tier default, endpoint"):
         actions.remove(None, "in-cluster")
 
@@ -29,7 +29,7 @@ def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Setti
 def test_one_that_is_named_is_meant(demo: Endpoint) -> None:
     demo.spec["placement"] = {"cluster": "work"}
     demo.save(update_fields=["spec"])
-    assert usage.users("work") == [f"endpoint {demo.name}"]
+    assert related_objects.users("work") == [f"endpoint {demo.name}"]
     demo.spec["placement"] = {"cluster": ""}
     demo.save(update_fields=["spec"])
-    assert usage.users("work") == []
+    assert related_objects.users("work") == []

@@ -235,13 +235,13 @@ def test_a_redis_that_is_away_hinders_nobody(world: World, data: dict[str, Any])
 def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cachetier import usage
+    from cachetier import signals
     from cachetier.signals import tier_changed
 
     demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
     actions.create(SYSTEM, merge(data, {"name": "other"}))
-    assert usage.users("default") == ["endpoint demo"]
-    assert usage.users("other") == []
+    assert signals.users("default") == ["endpoint demo"]
+    assert signals.users("other") == []
     woken: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", woken.append)
     tier_changed.send(sender=None, tier="default")
@@ -249,7 +249,7 @@ def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
 
 
 def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endpoints.pruning.KEPT", 2)
+    monkeypatch.setattr("endpoints.tasks.KEPT", 2)
     orphan = storage.console_key_file("nobody")
     storage.write_console_key("nobody", "x")
     os.utime(orphan, (0, 0))

@@ -17,13 +17,13 @@ from endpoints.spec.endpoint_spec import (
     EndpointSpec,
     FieldError,
     SpecErrors,
+    diff,
     merge,
     parse,
     read,
 )
 from endpoints.spec.fields import FIELDS, Effect
 from endpoints.spec.rules import Context, check
-from endpoints.spec_diff import diff
 
 MACHINE = Context(
     memory_bytes=16 * GIB,

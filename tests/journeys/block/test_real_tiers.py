@@ -12,9 +12,9 @@ from cachetier import actions, reconciler, selectors
 from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
-from cachetier.credentials import password_file
 from cachetier.models import CacheNode, CacheTier
-from cachetier.wire.keys import block_key
+from cachetier.node_admin import password_file
+from cachetier.wire.envelope import block_key
 from console.accounts.models import User
 from tests.support.supervised import Supervised
 from tests.support.waiting import until

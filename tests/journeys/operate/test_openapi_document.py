@@ -21,7 +21,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from console.api.throttling import CallerThrottle
+from console.api.access import CallerThrottle
 from console.people import token_actions as accounts
 from tests.support.console import make_endpoint, person, program
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 from django.urls import resolve
 
-from console.api.document import document
+from console.api.schema import document
 from tests.support.console import browser, make_endpoint
 from tests.support.urlwalk import places
 

@@ -19,7 +19,7 @@ from django.db import connection
 from console import cli
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from console.commandline import exits, profiles
+from console.commandline import context, profiles
 from console.people import token_actions
 from console.provisioners.fake import FakeProvisioner
 from endpoints.logs import sources
@@ -106,7 +106,7 @@ def test_a_login_is_kept_for_its_owner_alone(shell: Shell, url: str, tmp_path: P
     assert shell("endpoint", "list", "-o", "name") == "demo\n"
     assert "one-viewer (viewer, by the token for-viewer)" in shell("whoami")
     shell("endpoint", "pause", "demo")
-    assert shell.code == exits.NOT_ALLOWED
+    assert shell.code == context.NOT_ALLOWED
     assert "forgotten here" in shell("logout")
     assert clear not in saved.read_text()
     assert "system (admin) at the console of this machine" in shell("whoami")
@@ -114,10 +114,10 @@ def test_a_login_is_kept_for_its_owner_alone(shell: Shell, url: str, tmp_path: P
 
 def test_a_token_that_is_none_is_not_kept(shell: Shell, url: str, tmp_path: Path) -> None:
     shell("login", url, typed="emb_wrong\n")
-    assert shell.code == exits.NOT_ALLOWED
+    assert shell.code == context.NOT_ALLOWED
     assert "does not take this token" in shell.err
     shell("login", url, typed="\n")
-    assert shell.code == exits.USAGE
+    assert shell.code == context.USAGE
     assert not (tmp_path / "emberline").exists()
 
 
@@ -129,7 +129,7 @@ def test_profiles_are_told_apart(shell: Shell, url: str, monkeypatch: Any) -> No
     assert json.loads(shell("whoami", "-o", "json"))["named_by"] == "EMBERLINE_PROFILE"
     assert "system" in shell("--local", "whoami")
     shell("--profile", "east", "whoami")
-    assert shell.code == exits.USAGE
+    assert shell.code == context.USAGE
     assert "There are: west" in shell.err
 
 
@@ -146,22 +146,22 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
         return operator.code, operator.err
 
     code, told = coded("endpoint", "create", "demo", *SPEC, "--set", "replicas=-1")
-    assert code == exits.REFUSED
+    assert code == context.REFUSED
     assert "replicas: -1 was refused." in told and "from 0 to 64" in told
-    assert coded("endpoint", "get", "demo")[0] == exits.NOT_FOUND
-    assert coded("endpoint", "shrink")[0] == exits.USAGE
+    assert coded("endpoint", "get", "demo")[0] == context.NOT_FOUND
+    assert coded("endpoint", "shrink")[0] == context.USAGE
     make_endpoint()
     stale = coded("endpoint", "update", "demo", "--replicas", "2", "--generation", "7")
-    assert stale[0] == exits.CONFLICT and "changed meanwhile" in stale[1]
-    assert coded("follow", "add", "west", "a")[0] == exits.NOT_ALLOWED
-    assert coded("seed-demo")[0] == exits.USAGE
-    assert coded("doctor")[0] == exits.USAGE
+    assert stale[0] == context.CONFLICT and "changed meanwhile" in stale[1]
+    assert coded("follow", "add", "west", "a")[0] == context.NOT_ALLOWED
+    assert coded("seed-demo")[0] == context.USAGE
+    assert coded("doctor")[0] == context.USAGE
     monkeypatch.setenv("EMBERLINE_TOKEN", "emb_ended")
-    assert coded("endpoint", "list")[0] == exits.NOT_ALLOWED
+    assert coded("endpoint", "list")[0] == context.NOT_ALLOWED
     monkeypatch.setattr("console.client.http.TRIES", 1)
     monkeypatch.setenv("EMBERLINE_URL", f"http://127.0.0.1:{free_port()}")
     code, told = coded("endpoint", "list")
-    assert (code, "does not answer" in told) == (exits.UNREACHABLE, True)
+    assert (code, "does not answer" in told) == (context.UNREACHABLE, True)
 
 
 def test_a_dry_run_tells_and_changes_nothing(operator: Shell) -> None:
@@ -236,24 +236,24 @@ def test_a_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("EMBERLINE_TOKEN", token(person("viewer"), "viewer"))
     for more in ((), ("-f",)):
         shell("endpoint", "logs", "demo", *more)
-        assert (shell.code, shell.out) == (exits.NOT_ALLOWED, "")
+        assert (shell.code, shell.out) == (context.NOT_ALLOWED, "")
 
 
 def test_what_was_ready_before_the_change_is_not_yet(operator: Shell) -> None:
     pretend_ready(make_endpoint(), url="http://r")
     operator("endpoint", "scale", "demo", "3", "--wait", "--timeout=0.5")
-    assert operator.code == exits.TIMEOUT
+    assert operator.code == context.TIMEOUT
     assert "generation 2 (seen 1)" in operator.err
 
 
 def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
     endpoint = make_endpoint()
     operator("endpoint", "wait", "demo", "--timeout=0.5")
-    assert operator.code == exits.TIMEOUT
+    assert operator.code == context.TIMEOUT
     assert "Not within 0 s." in operator.err or "Not within 1 s." in operator.err
     assert "demo: Pending" in operator.err
     operator("endpoint", "wait", "nobody")
-    assert operator.code == exits.NOT_FOUND
+    assert operator.code == context.NOT_FOUND
     thread = meanwhile(lambda: Endpoint.objects.filter(pk=endpoint.pk).delete())
     assert operator("endpoint", "wait", "demo", "--for", "deleted", "--timeout=60") == (
         "demo is deleted.\n"
@@ -268,7 +268,7 @@ def test_what_has_failed_for_good_is_not_waited_for(
     endpoint = pretend_ready(make_endpoint())
     EndpointStatus.objects.filter(pk=endpoint.pk).update(phase="Failed", remedy="Mend it.")
     operator("endpoint", "wait", "demo", "--timeout=60")
-    assert operator.code == exits.FAILED
+    assert operator.code == context.FAILED
     assert "It has failed." in operator.err and "Mend it." in operator.err
 
 
@@ -277,7 +277,7 @@ def test_objects_are_applied_from_standard_input(operator: Shell) -> None:
     operator("endpoint", "apply", "-f", "-", typed=text)
     assert operator.out == "endpoint/demo created\n", operator.err
     operator("endpoint", "apply", "-f", "-", typed="a: [")
-    assert operator.code == exits.REFUSED
+    assert operator.code == context.REFUSED
     exported = operator("endpoint", "export", "demo")
     assert "kind: InferenceEndpointConfig" in exported
 
@@ -299,5 +299,5 @@ def test_a_profile_that_others_can_read_is_not_used(shell: Shell, tmp_path: Path
     profiles.write(place, {"default": profiles.Profile("https://console.example", "emb_x")})
     place.chmod(0o640)
     shell("endpoint", "list")
-    assert shell.code == exits.USAGE
+    assert shell.code == context.USAGE
     assert "chmod 600" in shell.err

@@ -8,15 +8,15 @@ import pytest
 
 from console.accounts import gate
 from console.accounts.models import User
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
 from dashboards.costs.reports.endpoints import report
 from dashboards.prometheus.http.client import Prometheus
 from endpoints import selectors, teams
-from endpoints.banner import simulated_banner
 from endpoints.controller import selectors as follows
 from endpoints.controller.models import Follow, FollowStatus
+from endpoints.shell_entries import simulated_banner
 from tests.support.people import Cast, client_of
 from tests.support.teams import CANARY, NOBODYS, OURS, Teams
 
@@ -56,9 +56,9 @@ def test_who_uses_a_shared_thing_is_counted_and_not_named(world: Teams, people: 
 
 
 def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people: Cast) -> None:
-    assert scopes.fleet(people.charlie) == Scope()
-    assert scopes.fleet(world.erin) == Scope(among=(OURS,))
-    nothing = scopes.fleet(world.nora)
+    assert dashboards_selectors.fleet(people.charlie) == Scope()
+    assert dashboards_selectors.fleet(world.erin) == Scope(among=(OURS,))
+    nothing = dashboards_selectors.fleet(world.nora)
     times = Times(60, 900)
     for name in queries.QUERIES:
         if name.startswith(("l2_", "happened_l2_")) or name == "gpus_allocatable":

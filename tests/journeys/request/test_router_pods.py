@@ -26,8 +26,7 @@ from endpoints.lifecycle.components import EndpointFacts, KeyFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from routing.deployment.compiler import compile_config, compile_keys
-from routing.deployment.workload import in_pods
-from routing.router_spec import router_spec
+from routing.deployment.workload import in_pods, router_spec
 from tests.support.kube.cluster import Cluster
 from tests.support.kube.running import can_run
 from tests.support.waiting import until

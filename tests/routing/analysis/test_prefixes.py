@@ -14,9 +14,9 @@ from endpoints.models import Endpoint
 from routing import actions
 from routing.analysis.prefixes import groups, named
 from routing.deployment.compiler import compile_config, compile_keys, hash_key
+from routing.deployment.workload import router_spec
 from routing.engine.config import parse
 from routing.models import PrefixName
-from routing.router_spec import router_spec
 from tests.routing.deployment.test_compiler import ENDPOINT
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 from tests.support.http_stub import Stub, http_stub

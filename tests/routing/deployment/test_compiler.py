@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from console.provisioners.base import PermanentError
-from console.provisioners.placeholders import ReplicaFacts
-from console.provisioners.specs import check_spec
+from console.provisioners.specs import ReplicaFacts, check_spec
 from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
 from routing.deployment import compiler
 from routing.deployment.compiler import as_text, compile_config, compile_keys
+from routing.deployment.workload import router_spec
 from routing.engine.config import parse
-from routing.router_spec import router_spec
 
 KEY = KeyFacts("console", "a" * 64, pin=True)
 ENDPOINT = EndpointFacts(

@@ -23,7 +23,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.fake import FakeProvisioner
-from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.specs import ReplicaFacts
 from endpoints.choices import Reason
 from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
 from routing.analysis import fallbacks

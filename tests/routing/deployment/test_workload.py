@@ -25,10 +25,9 @@ from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from routing.deployment.compiler import compile_config, compile_keys
 from routing.deployment.component import RouterComponent
-from routing.deployment.workload import SERVICE_PORT, in_pods
+from routing.deployment.workload import SERVICE_PORT, in_pods, router_spec
 from routing.engine.config import parse as parse_config
 from routing.engine.config import parse_keys, show_key
-from routing.router_spec import router_spec
 from tests.routing.deployment.test_compiler import ENDPOINT, KEY, worker
 from tests.support.http_stub import http_stub
 

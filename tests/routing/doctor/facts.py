@@ -20,7 +20,7 @@ from routing.doctor.facts import (
     WorkerFacts,
 )
 from routing.doctor.findings import Outcome
-from routing.doctor.probes import CHAT, PLAIN
+from routing.doctor.inspection import CHAT, PLAIN
 
 NOW = 1_795_000_000.0
 

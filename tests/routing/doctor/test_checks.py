@@ -10,11 +10,10 @@ import pytest
 from routing.analysis.fallbacks import FEWEST, FORM, WORDS
 from routing.analysis.kv_index import Difference, Honesty, Probe
 from routing.doctor.checks import BY_CODE, CHECKS
-from routing.doctor.examination import judge
+from routing.doctor.examination import judge, text
 from routing.doctor.facts import CacheConfig, Facts, Model, Publisher, Routed, Said, WorkerFacts
 from routing.doctor.findings import Severity, State
-from routing.doctor.probes import CHAT, PLAIN
-from routing.doctor.show import text
+from routing.doctor.inspection import CHAT, PLAIN
 from routing.engine.kvaware.placement import FALLBACKS
 from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
 

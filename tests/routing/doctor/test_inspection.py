@@ -10,8 +10,7 @@ import pytest
 
 from routing.analysis.kv_index import read_index
 from routing.doctor.examination import examine, judge
-from routing.doctor.inspection import Limits, Named, gather
-from routing.doctor.probes import CHAT, PLAIN
+from routing.doctor.inspection import CHAT, PLAIN, Limits, Named, gather
 from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
 from tests.support.http_stub import HANG, Stub, http_stub
 

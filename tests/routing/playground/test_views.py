@@ -16,7 +16,7 @@ from console.web.server import sse
 from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Ask
-from routing.playground import streams
+from routing.playground import answers as playground_answers
 from routing.prompts.conversation import from_json
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.fake_worker import Conversation, FakeWorker, event
@@ -224,7 +224,7 @@ async def test_who_stops_listening_hangs_up_on_the_router() -> None:
     async with FakeWorker() as worker:
         worker.script = _for_ever
         ask = Ask(worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},))
-        source: Any = streams.events(Endpoint(name="demo"), ask, from_json(said()))
+        source: Any = playground_answers.events(Endpoint(name="demo"), ask, from_json(said()))
         async with aclosing(source) as told:
             assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
             assert worker.cancelled == []

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.rendering.names import container_name, env_name, pod_of
-from console.provisioners.kubernetes.rendering.ports import (
+from console.provisioners.kubernetes.rendering.names import (
     FILES_DIR,
     REPLICA_VARIABLE,
+    container_name,
+    env_name,
     facts,
     numbers,
+    pod_of,
 )
 from console.provisioners.kubernetes.rendering.values import (
     by_name,

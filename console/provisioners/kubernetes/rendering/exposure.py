@@ -15,8 +15,13 @@ from console.provisioners.kubernetes.api.capabilities import (
     INGRESS,
     LOAD_BALANCER,
 )
-from console.provisioners.kubernetes.rendering.names import around_of, made, public_name, selector
-from console.provisioners.kubernetes.rendering.ports import numbers
+from console.provisioners.kubernetes.rendering.names import (
+    around_of,
+    made,
+    numbers,
+    public_name,
+    selector,
+)
 from console.provisioners.kubernetes.rendering.target import Target
 from console.provisioners.pods import Exposure
 

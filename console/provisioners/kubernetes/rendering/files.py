@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.rendering.names import env_name, files_name, made
-from console.provisioners.kubernetes.rendering.ports import facts
+from console.provisioners.kubernetes.rendering.names import env_name, facts, files_name, made
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 
 VOLUME = "files"

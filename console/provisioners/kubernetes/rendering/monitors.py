@@ -14,10 +14,10 @@ from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
 from console.provisioners.kubernetes.rendering.names import (
     around_of,
     made,
+    numbers,
     owner_name,
     selector,
 )
-from console.provisioners.kubernetes.rendering.ports import numbers
 from console.provisioners.kubernetes.rendering.target import Target
 
 _VERSION = "monitoring.coreos.com/v1"

@@ -5,11 +5,17 @@ Promises that secrets are never shown by repr. Must not know Kubernetes' client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from console.provisioners.base import PermanentError
-from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
+from console.provisioners.base import PartCondition, PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.api.capabilities import (
+    CAPABILITIES,
+    GPU_DOMAINS,
+    NETWORK_POLICY,
+    PROMETHEUS_OPERATOR,
+)
+from console.provisioners.kubernetes.rendering.names import around_of, pod_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +40,30 @@ class Secrets:
 
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+
+
+def declined(spec: WorkloadSpec, target: Target) -> tuple[PartCondition, ...]:
+    """Conditions which nobody in the cluster says (`ready` is None)."""
+    return tuple(_declined(spec, target))
+
+
+def _declined(spec: WorkloadSpec, target: Target) -> Iterator[PartCondition]:
+    around, can = around_of(spec), target.capabilities
+    if around.scrape and PROMETHEUS_OPERATOR not in can:
+        text = "Services carry scrape annotations instead of a monitor."
+        yield _part("PodMonitor", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
+    if around.rules and PROMETHEUS_OPERATOR not in can:
+        text = "The cluster's Prometheus has none of these alerts; the console's own still hold."
+        yield _part("PrometheusRule", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
+    if spec.around is not None and NETWORK_POLICY not in can:
+        text = "Nothing is known to enforce it: pods may be able to reach every port."
+        yield _part("NetworkPolicy", "NotEnforced", text, NETWORK_POLICY)
+    gpu = GPU_DOMAINS.get(pod_of(spec).gpu_resource.partition("/")[0], "")
+    if spec.gpus and gpu and gpu not in can:
+        # No refusal: where nodes come when they are asked for, there is none before.
+        text = "No node with such a GPU is there now; pods wait until one comes."
+        yield _part("Nodes", "NoGpuNode", text, gpu)
+
+
+def _part(part: str, reason: str, text: str, capability: str) -> PartCondition:
+    return PartCondition(part, None, reason, f"{text} {CAPABILITIES[capability].remedy}")

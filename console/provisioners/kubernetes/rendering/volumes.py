@@ -15,8 +15,7 @@ from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
 from console.provisioners.kubernetes.rendering.containers import reads_only
-from console.provisioners.kubernetes.rendering.names import base_labels, made, pod_of
-from console.provisioners.kubernetes.rendering.ports import FILES_DIR
+from console.provisioners.kubernetes.rendering.names import FILES_DIR, base_labels, made, pod_of
 from console.provisioners.kubernetes.rendering.target import Target
 from console.provisioners.kubernetes.rendering.values import by_name, memory
 from console.provisioners.pods import Volume

@@ -28,11 +28,10 @@ from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.client import Client
 from console.provisioners.kubernetes.api.errors import FieldConflictError
 from console.provisioners.kubernetes.rendering.anchor import Item, item, owned
-from console.provisioners.kubernetes.rendering.declined import declined
 from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_HASH, MANAGER, WORKLOAD, selector
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import Secrets, Target, declined
 from console.provisioners.kubernetes.rendering.volumes import held_names
 from console.provisioners.kubernetes.workload import anchor_record, fields
 from console.provisioners.kubernetes.workload.anchor_record import Kept

@@ -10,6 +10,7 @@ Changes nothing.
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,16 +27,54 @@ from console.provisioners.base import (
     ReplicaState,
 )
 from console.provisioners.crash_cause import crash_cause
-from console.provisioners.kubernetes import events
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.client import Client
 from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.rendering.anchor import Item
 from console.provisioners.kubernetes.rendering.names import WORKLOAD, public_name
 from console.provisioners.kubernetes.workload import anchor_record, logs, related_objects, removal
 from console.provisioners.kubernetes.workload import pods as workload_pods
 from console.provisioners.kubernetes.workload.anchor_record import Kept
 from console.provisioners.kubernetes.workload.drift import MISSING, drift, object_name
+from console.provisioners.kubernetes.workload.fields import epoch
 from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
+
+_MOST = 50
+# A ReplicaSet's hash has no vowels, so no word is taken for one; a pod adds five more.
+_SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+
+
+def of_workload(found: Iterable[Json], name: str, items: Iterable[Item]) -> list[ClusterEvent]:
+    """The last ones, oldest first."""
+    exact = {(item.kind, item.name) for item in items} | {("ConfigMap", name)}
+    pod = re.compile(rf"{re.escape(name)}-({_SAFE}{{1,10}}-{_SAFE}{{5}}|\d+)")
+    replica_set = re.compile(rf"{re.escape(name)}-{_SAFE}{{1,10}}")
+    claim = re.compile(rf".+-{re.escape(name)}-\d+")
+    made = {"Pod": pod, "ReplicaSet": replica_set, "PersistentVolumeClaim": claim}
+    out = []
+    for event in found:
+        about = event.get("involvedObject") or {}
+        kind, subject = str(about.get("kind")), str(about.get("name"))
+        shape = made.get(kind)
+        if (kind, subject) in exact or (shape is not None and shape.fullmatch(subject)):
+            out.append(_event(event, f"{kind}/{subject}"))
+    return sorted(out, key=lambda event: event.last_at)[-_MOST:]
+
+
+def _event(event: Json, subject: str) -> ClusterEvent:
+    series = event.get("series") or {}
+    first = epoch(event.get("firstTimestamp")) or epoch(event.get("eventTime"))
+    last = epoch(series.get("lastObservedTime")) or epoch(event.get("lastTimestamp")) or first
+    return ClusterEvent(
+        subject=subject,
+        reason=str(event.get("reason") or ""),
+        message=" ".join(str(event.get("message") or "").split()),
+        warning=event.get("type") == "Warning",
+        count=int(series.get("count") or event.get("count") or 1),
+        first_at=first or last,
+        last_at=last,
+    )
+
 
 Json = dict[str, Any]
 
@@ -103,7 +142,7 @@ def recent(client: Client, name: str, kept: Kept) -> tuple[ClusterEvent, ...]:
     """The workload's events; the namespace's are asked for once for all of its workloads."""
     key = (client.server, client.namespace, "events")
     found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
-    return tuple(events.of_workload(found, name, kept.items))
+    return tuple(of_workload(found, name, kept.items))
 
 
 def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:

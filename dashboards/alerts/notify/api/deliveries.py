@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.filters import Filter
+from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from dashboards.alerts.notify import selectors
 from dashboards.alerts.notify.models import Delivery, Kind, State

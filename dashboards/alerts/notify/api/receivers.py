@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
-from console.api.filters import Filter
+from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.alerts.notify import receivers, selectors

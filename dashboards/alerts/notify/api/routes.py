@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.api.filters import Filter
+from console.api.parameters import Filter
 from dashboards.alerts.notify import routes, selectors
 from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.models import Route

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
+from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from dashboards.alerts.notify import selectors, silences

@@ -15,7 +15,7 @@ from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
 from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused, expect_object
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, active
 from dashboards.alerts.rules import RULES, render, render_object
 from dashboards.alerts.settings import actions, documents, selectors
@@ -53,7 +53,7 @@ class Alerts(GenericAPIView[Any]):
         first. 409 where no Prometheus can say: an empty list would be a lie."""
         found = active(
             connections.fleet(),
-            scopes.fleet(_user(request)),
+            dashboards_selectors.fleet(_user(request)),
             documents.settings_for(_user(request)),
         )
         if found.why:

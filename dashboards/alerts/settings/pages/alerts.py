@@ -12,9 +12,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.web import responses
-from dashboards import scopes
-from dashboards.alert_objects import told
+from dashboards import selectors as dashboards_selectors
 from dashboards.alerts import rules as alerts_rules
+from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
 from dashboards.alerts.evaluation.firing_alerts import FIRING, Alert, Firing, active
 from dashboards.alerts.settings import documents, selectors
 from dashboards.prometheus import connections
@@ -38,7 +38,7 @@ def firing(request: HttpRequest) -> HttpResponse:
 
 
 def _active(request: HttpRequest) -> Firing:
-    scope = scopes.fleet(request.user)
+    scope = dashboards_selectors.fleet(request.user)
     return active(connections.fleet(), scope, documents.settings_for(request.user))
 
 
@@ -87,7 +87,7 @@ def rules(request: HttpRequest) -> HttpResponse:
         "groups": groups.items(),
         "why": found.why,
         "file": selectors.rule_file(),
-        "clusters": told.lines(request.user),
+        "clusters": cluster_objects_selectors.lines(request.user),
         "may_see_own": documents.may_see_own(request.user),
     }
     return render(request, "alerts/rules.html", context)

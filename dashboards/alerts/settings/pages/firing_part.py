@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.alerts import rules as alerts_rules
 from dashboards.alerts.evaluation.firing_alerts import firing
 from dashboards.alerts.settings.documents import settings_for
@@ -22,7 +22,7 @@ from endpoints import selectors
 @never_cache
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    return _shown(request, scopes.fleet(request.user))
+    return _shown(request, dashboards_selectors.fleet(request.user))
 
 
 @never_cache

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from console.core.errors import Refused
 from console.web import responses
-from dashboards import scopes
+from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, past
 from dashboards.alerts.rules import BY_NAME, Rule
 from dashboards.alerts.rules.runbooks import STEPS
@@ -101,7 +101,7 @@ def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
 def past_of(request: HttpRequest, rule: str) -> HttpResponse:
     """What it measured and when it fired, a part of its page: Prometheus is asked apart."""
     facts = facts_of(request, rule)
-    scope = scopes.fleet(request.user)
+    scope = dashboards_selectors.fleet(request.user)
     wanted = request.GET.get("endpoint", "")
     if wanted and endpoints.endpoints(request.user).filter(name=wanted).exists():
         scope = Scope(wanted)

@@ -13,11 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
-from console.api.dry_runs import DryRunSerializer, either, would
-from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, Filter, dry_run
 from console.api.preconditions import expected_generation, with_generation
+from console.api.serializers import DryRunSerializer, either, would
 from console.audit.record import HIDDEN
 from console.core.errors import expect_object
 from console.rehearsal import rehearsal

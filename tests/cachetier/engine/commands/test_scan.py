@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import redis
 
+from cachetier.engine.commands.scan import MAX_PATTERN_BYTES, compile_glob
 from cachetier.engine.config import parse
-from cachetier.engine.globs import MAX_PATTERN_BYTES, compile_glob
 from cachetier.engine.net import session as sessions
 from cachetier.engine.net.session import Session
 from cachetier.engine.node import Node

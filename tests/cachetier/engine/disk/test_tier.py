@@ -18,7 +18,7 @@ from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.disk.values import StoredValue
 from cachetier.engine.store import Declined as Refused
 from cachetier.engine.store import Hold, Reason
-from cachetier.wire import keys
+from cachetier.wire import envelope
 from tests.cachetier.engine.disk.conftest import Open
 from tests.support.l2disk import MIB, Disk
 from tests.support.waiting import until
@@ -29,7 +29,7 @@ def value(seed: int, size: int = 100_000) -> bytes:
 
 
 def block(namespace: str, number: int) -> bytes:
-    return keys.block_key(namespace, 0, number.to_bytes(4, "big"))
+    return envelope.block_key(namespace, 0, number.to_bytes(4, "big"))
 
 
 def test_a_value_comes_back_as_it_was(open_disk: Open) -> None:

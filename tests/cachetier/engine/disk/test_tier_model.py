@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cachetier.engine.disk import tier as tier_module
 from cachetier.engine.store import Hold
-from cachetier.wire import keys as block_keys
+from cachetier.wire import envelope as block_keys
 from tests.support.l2disk import MIB, Disk
 
 CAPACITY = 2 * MIB  # eight segments of 256 KiB

@@ -9,7 +9,7 @@ from cachetier.engine.memory.admission import Admission
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, Reason
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 
 PEOPLE, BATCH = "a" * 32, "b" * 32
 ROOM = 100

@@ -12,7 +12,7 @@ from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.policies import POLICIES
 from cachetier.engine.store import Condition, Declined, EvictionReason, Reason
-from cachetier.wire.keys import block_key
+from cachetier.wire.envelope import block_key
 
 ONE = 1000  # what a value costs in these tests
 SMALL, FREE = "a" * 32, "b" * 32

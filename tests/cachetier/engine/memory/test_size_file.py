@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from cachetier.engine.config import ConfigError, parse
+from cachetier.engine.config import parse
+from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.size_file import MemoryFile
 from cachetier.engine.store import Declined, Reason
 from tests.support.cachenode import CacheNode

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from cachetier.engine.config import ConfigError, parse
+from cachetier.engine.config import parse
+from cachetier.engine.errors import ConfigError
 from cachetier.engine.net.guards import Guards
 from cachetier.engine.net.timeouts import overdue
 from tests.cachetier.engine.conftest import Start

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from console.accounts.local import system
+from console.accounts.credentials import system
 from console.accounts.models import ApiToken, Team, User
 from console.audit.models import AuditEvent
 from console.people import token_actions

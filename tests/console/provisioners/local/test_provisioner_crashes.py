@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.base import Observation, Ref, TemporaryError, WorkloadSpec
-from console.provisioners.local import folders, locks, state
+from console.provisioners.local import folders, state
 from console.provisioners.local.provisioner import LocalProvisioner
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import include_dir, socket_path
@@ -144,13 +144,13 @@ def test_workloads_started_at_once_get_different_ports(local: LocalRig) -> None:
 def test_callers_wait_for_each_other_but_not_for_ever(
     local: LocalRig, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
-    monkeypatch.setattr(locks, "_WAIT_S", 0.05)
+    monkeypatch.setattr(state, "_WAIT_S", 0.05)
     spec, ref = local.spec("demo", 1), Ref("local", "demo")
     verbs: list[Callable[[], object]] = [lambda: local.provisioner.apply(spec)]
     if lock == "workload":
         verbs += [lambda: local.provisioner.observe(ref), lambda: local.provisioner.delete(ref)]
-    held = locks.workload_lock(local.var, "demo") if lock == "workload" else None
-    with held or locks.ports_lock(local.var):
+    held = state.workload_lock(local.var, "demo") if lock == "workload" else None
+    with held or state.ports_lock(local.var):
         for verb in verbs:
             with pytest.raises(TemporaryError) as caught:
                 verb()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.core.environment import SettingError
-from console.signon import configuration, mapping
+from console.signon import configuration
 from console.signon.core import configuration as core_configuration
 from console.signon.core.configuration import Provider
 
@@ -141,22 +141,22 @@ ACME = Provider(
     ],
 )
 def test_the_highest_of_what_groups_give(groups: object, role: str, teams: dict[str, str]) -> None:
-    found = mapping.rights(ACME, {"realm_access": {"roles": groups}})
+    found = core_configuration.rights(ACME, {"realm_access": {"roles": groups}})
     assert (found.role, found.teams) == (role, teams)
 
 
 def test_who_is_in_no_group_gets_what_the_admin_says() -> None:
-    assert mapping.rights(replace(ACME, default_role="viewer"), {}).role == "viewer"
-    assert mapping.rights(replace(ACME, default_role="member"), {}).role == "member"
-    found = mapping.rights(ACME, {})
+    assert core_configuration.rights(replace(ACME, default_role="viewer"), {}).role == "viewer"
+    assert core_configuration.rights(replace(ACME, default_role="member"), {}).role == "member"
+    found = core_configuration.rights(ACME, {})
     assert (found.role, found.claimed) == ("", False)
 
 
 def test_a_claim_by_its_very_name_goes_before_a_path() -> None:
     claims = {"https://x.example/groups": ["a"], "x": {"y": 1}}
-    assert mapping.claim(claims, "https://x.example/groups") == ["a"]
-    assert mapping.claim(claims, "x.y") == 1
-    assert mapping.claim(claims, "x.y.z") is None
+    assert core_configuration.claim(claims, "https://x.example/groups") == ["a"]
+    assert core_configuration.claim(claims, "x.y") == 1
+    assert core_configuration.claim(claims, "x.y.z") is None
 
 
 JSON = st.recursive(
@@ -170,7 +170,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_no_claim_of_whatever_shape_gives_a_stranger_anything(value: object) -> None:
-    found = mapping.rights(ACME, {"realm_access": {"roles": value}})
+    found = core_configuration.rights(ACME, {"realm_access": {"roles": value}})
     if "bosses" not in str(value) and "staff" not in str(value):
         assert found.role in ("", "member")
 

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from console.accounts.models import Team, User
 from console.audit.models import AuditEvent
-from console.signon import secret_store
+from console.signon import oidc
 from console.signon.core.configuration import Provider
 from console.signon.models import Session
 from tests.support.people import PASSWORD, Cast, client_of
@@ -96,12 +96,12 @@ def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settin
 
 def test_a_secret_can_wait_in_the_vault(db: None) -> None:
     bare = replace(ACME, secret="")
-    assert secret_store.where(bare) == "none (public client)"
-    secret_store.keep("acme", "sealed-away")
-    assert secret_store.client_secret(bare) == "sealed-away"
-    assert secret_store.where(bare) == "vault"
-    secret_store.forget("acme")
-    assert secret_store.client_secret(bare) == ""
+    assert oidc.where(bare) == "none (public client)"
+    oidc.keep("acme", "sealed-away")
+    assert oidc.client_secret(bare) == "sealed-away"
+    assert oidc.where(bare) == "vault"
+    oidc.forget("acme")
+    assert oidc.client_secret(bare) == ""
 
 
 def test_own_sessions_and_nobody_elses(people: Cast) -> None:
@@ -161,7 +161,7 @@ def test_pages_ask_no_more_with_more_rows(people: Cast, settings: Settings, url:
 def _key(client: Client) -> str:
     from django.conf import settings
 
-    from console.signon.sessions import digest
+    from console.signon.models import digest
 
     return digest(client.cookies[settings.SESSION_COOKIE_NAME].value)
 
@@ -172,11 +172,11 @@ def test_the_command_takes_a_secret_from_standard_input(
     settings.OIDC_PROVIDERS = (replace(ACME, secret=""),)
     monkeypatch.setattr("sys.stdin", StringIO("from-a-pipe\n"))
     call_command("emberline_signon", "--secret", "acme")
-    assert secret_store.client_secret(settings.OIDC_PROVIDERS[0]) == "from-a-pipe"
+    assert oidc.client_secret(settings.OIDC_PROVIDERS[0]) == "from-a-pipe"
     assert "from-a-pipe" not in str(list(AuditEvent.objects.values()))
     with pytest.raises(CommandError, match="there are: acme"):
         call_command("emberline_signon", "--secret", "other")
     with pytest.raises(CommandError, match="was empty"):
         call_command("emberline_signon", "--secret", "acme")
     call_command("emberline_signon", "--forget", "acme")
-    assert secret_store.client_secret(settings.OIDC_PROVIDERS[0]) == ""
+    assert oidc.client_secret(settings.OIDC_PROVIDERS[0]) == ""

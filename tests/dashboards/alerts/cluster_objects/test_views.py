@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from console.clusters import usage
+from console.clusters import related_objects
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.environment import SettingError, load
 from console.provisioners.kubernetes.discovery import rights
@@ -165,11 +165,11 @@ def test_the_installers_words_are_read(tmp_path: Path) -> None:
 
 def test_rights_for_receivers_are_asked_for_where_they_are_kept(prod: Cluster) -> None:
     ClusterAlerts.objects.create(cluster=prod, rules=True)
-    assert usage.parts("prod") == []
+    assert related_objects.parts("prod") == []
     ClusterAlerts.objects.update(receivers=True)
-    assert usage.parts("prod") == [rights.RECEIVERS]
+    assert related_objects.parts("prod") == [rights.RECEIVERS]
     found = Inventory(findings=(Finding("prometheus-operator", True),))
-    titles = {one.title for one in rights.wanted(found, usage.parts("prod"))}
+    titles = {one.title for one in rights.wanted(found, related_objects.parts("prod"))}
     assert "alertmanagerconfigs.monitoring.coreos.com" in titles
     assert "alertmanagerconfigs.monitoring.coreos.com" not in {
         one.title for one in rights.wanted(found)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from console.core.environment import Mail
 from console.core.errors import Refused
-from console.mail import Mail
 from console.vault.models import SealedText
 from dashboards.alerts.notify import deliveries, receivers
 from dashboards.alerts.notify.models import Delivery, Receiver, State

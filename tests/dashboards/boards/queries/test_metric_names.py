@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cachetier.engine.counters import Counters
 from cachetier.engine.store import Usage
-from console.exposition import Sample, parse
+from console.processkit.metrics import Sample, parse
 from dashboards.boards import panels, queries
 from dashboards.boards.queries import QUERIES, Scope, Times
 from dashboards.boards.queries import metric_names as n
-from routing import choices
+from routing.analysis import choices
 from routing.engine.kvaware import metrics as kvaware_metrics
 from routing.engine.observe.metrics import CACHE_STATES, Metrics
 

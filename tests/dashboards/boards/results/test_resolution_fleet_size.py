@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dashboards import sizing
 from dashboards.boards import answers
 from dashboards.boards.panels import RANGES
 from dashboards.boards.queries import Scope
@@ -55,7 +54,7 @@ def nothing_known() -> Iterator[None]:
 )
 def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[str, int]) -> None:
     fleet = Fleet(targets)
-    found = {key: sizing.fitting(fleet, Scope(), RANGES[key], NOW) for key in steps}
+    found = {key: resolution.fitting(fleet, Scope(), RANGES[key], NOW) for key in steps}
     assert {key: one.step_s for key, one in found.items()} == steps
     assert all(
         dataclasses.replace(one, step_s=RANGES[k].step_s) == RANGES[k] for k, one in found.items()
@@ -64,8 +63,8 @@ def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[
 
 def test_another_scope_is_another_size() -> None:
     small, large = Scope(among=("a",)), Scope()
-    assert sizing.fitting(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
-    assert sizing.fitting(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
+    assert resolution.fitting(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
+    assert resolution.fitting(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
 
 
 @pytest.mark.django_db

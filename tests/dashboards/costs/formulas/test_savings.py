@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
-from dashboards.cost.rates import rate
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs
 from dashboards.costs.formulas.savings import (
     Counts,
@@ -17,6 +16,7 @@ from dashboards.costs.formulas.savings import (
     Slope,
     costs,
     per_day,
+    rate,
     shares,
 )
 from endpoints.spec.endpoint_spec import parse

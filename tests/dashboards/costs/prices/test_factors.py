@@ -8,9 +8,8 @@ import pytest
 
 from console.accounts.models import User
 from console.catalogue import actions as catalogue
-from dashboards.cost.factors import factors
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, needs, of_stored
-from dashboards.costs.prices.factors import known
+from dashboards.costs.prices.factors import factors, known
 from dashboards.models import Calibration, RunState
 from endpoints import actions
 from endpoints.models import Endpoint

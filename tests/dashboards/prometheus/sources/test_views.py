@@ -18,14 +18,13 @@ from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
 from console.core.errors import Refused
 from console.system import preflight
-from dashboards.metrics_sources import doctoring
+from dashboards.boards.queries import availability as queries
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Answer, Prometheus, Question, Series
 from dashboards.prometheus.http.federation import Federated
 from dashboards.prometheus.http.session import Reply
 from dashboards.prometheus.sources import actions, diagnosis, selectors
 from dashboards.prometheus.sources.models import MetricsSource
-from dashboards.queries import sources as queries
 from tests.support.certificates import authority
 from tests.support.console import browser, make_endpoint, person, program
 from tests.support.http_stub import Stub, http_stub
@@ -361,7 +360,7 @@ def test_the_doctor_asks_each_source_and_needs_none(server: Stub, eu: str) -> No
     server.answers["/api/v1/query"] = (200, vector(({}, 3)))
     add("central", server.url)
     add("of-eu", "http://127.0.0.1:9", cluster=eu)
-    told = {one.subject: one for one in doctoring.ask()}
+    told = {one.subject: one for one in diagnosis.ask()}
     assert str(told["metrics source central"]).startswith("ok ")
     assert "scrapes 3 targets" in told["metrics source central"].text
     away = told["metrics source of-eu"]

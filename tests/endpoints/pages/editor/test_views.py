@@ -12,9 +12,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.accounts.models import Membership, Team, User
-from endpoints import actions, meanwhile, owners
+from endpoints import actions, owners
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
+from endpoints.pages.editor import edit_conflict
 from endpoints.spec.endpoint_spec import merge
 from tests.endpoints.pages.detail.test_views import text_of
 from tests.support.console import browser, make_endpoint
@@ -211,7 +212,7 @@ def test_one_who_is_faster_by_a_moment_is_shown_too(
 ) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
-    monkeypatch.setattr(meanwhile, "moved_on", lambda *_: False)
+    monkeypatch.setattr(edit_conflict, "moved_on", lambda *_: False)
     text = yaml_of(opened).replace("strategy: prefixaware", "strategy: session")
     typed = {"yaml": text} if by_text else {"routing.strategy": "session"}
     met = page.post(EDIT, {**sent(opened), **typed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from routing.engine.access import admission as module
-from routing.engine.buckets import Bucket
+from routing.engine.access.callers import Bucket
 from routing.engine.config import QueueConfig, Rates
 from routing.engine.observe.decisions import Decision
 from tests.routing.engine.access.admission_rig import Clock, Door, key, states, stop_the_clock

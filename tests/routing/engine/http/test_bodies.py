@@ -19,7 +19,7 @@ from routing.engine.http import bodies
 from routing.engine.http.bodies import Budget, Pace
 from routing.engine.prompt import canonical
 from routing.engine.prompt.identity import Identifier, Identity
-from routing.engine.ratios import Ratios
+from routing.engine.tokens.usage import Ratios
 from tests.routing.engine.harness import (
     Client,
     Response,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from routing.engine.kvwindow import STEP_S, WINDOW_S, Window
+from routing.engine.kvaware.prediction_accuracy import STEP_S, WINDOW_S, Window
 
 
 def test_nothing_has_happened_yet() -> None:

@@ -12,8 +12,7 @@ import xxhash
 from routing.engine.policies import base, cost
 from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.roundrobin import RoundRobin
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import RoundRobin, Session
 
 
 @dataclass

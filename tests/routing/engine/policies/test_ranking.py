@@ -18,8 +18,7 @@ from routing.engine.policies import base, cost, ranking
 from routing.engine.policies.base import SHOWN, Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.ring import Ring
-from routing.engine.policies.roundrobin import RoundRobin
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import RoundRobin, Session
 from tests.routing.engine.harness import Client, admin, chat, post, router
 from tests.support.fake_worker import FakeWorker
 

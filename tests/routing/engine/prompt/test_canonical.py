@@ -13,7 +13,7 @@ from routing.engine.config import SessionKey
 from routing.engine.prompt import canonical
 from routing.engine.prompt.canonical import MEDIUM_BYTES
 from routing.engine.prompt.identity import Identifier
-from routing.engine.ratios import Ratios
+from routing.engine.tokens.usage import Ratios
 
 CHAT, TEXT = b"/v1/chat/completions", b"/v1/completions"
 RESPONSES, ANTHROPIC = b"/v1/responses", b"/v1/messages"

@@ -10,7 +10,7 @@ import pytest
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.prompt.identity import Identifier, guess_path
-from routing.engine.ratios import Ratios
+from routing.engine.tokens.usage import Ratios
 
 CHAT = b"/v1/chat/completions"
 LONG = "All work and no play makes Jack a dull boy. " * 40

@@ -9,9 +9,8 @@ import pytest
 
 from routing.engine.fleet.probe_request import AskError
 from routing.engine.tokens import comparison
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.requests import ServerDefaults
-from routing.engine.tokens.tokenizer import LocalTokenizer, ModelFiles
+from routing.engine.tokens.tokenizer import Local, LocalTokenizer, ModelFiles
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import TEMPLATES, template
 from tests.routing.engine.tokens.test_service import Worker, local

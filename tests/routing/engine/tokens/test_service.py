@@ -15,12 +15,11 @@ import pytest
 
 from routing.engine.fleet.probe_request import AskError
 from routing.engine.tokens import comparison, outcomes, remote, requests, service
-from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.segments import Tokens
 from routing.engine.tokens.service import Outcome, Ticket, TokensConfig, TokenService
-from routing.engine.tokens.tokenizer import LocalTokenizer, ModelFiles
+from routing.engine.tokens.tokenizer import Local, LocalTokenizer, ModelFiles
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import golden, template
 

@@ -10,7 +10,7 @@ import pytest
 
 from console.provisioners.base import FileSpec, PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.files import files_hash
-from console.provisioners.kubernetes.rendering.ports import FILES_DIR
+from console.provisioners.kubernetes.rendering.names import FILES_DIR
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from console.provisioners.kubernetes.rendering.values import cpu, literal, memory

@@ -10,9 +10,8 @@ import pytest
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.anchor import Item, inventory, owned
-from console.provisioners.kubernetes.rendering.declined import declined
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import Target, declined
 from console.provisioners.pods import Autoscale, Exposure, Peer, Scrape
 from tests.console.provisioners.kubernetes.rendering.matrix import (
     BARE,

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from console.provisioners.base import ReplicaState
-from console.provisioners.kubernetes import events
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.anchor import Item
-from console.provisioners.kubernetes.workload import related_objects
+from console.provisioners.kubernetes.workload import observation, related_objects
 from console.provisioners.kubernetes.workload.anchor_record import Kept
 from console.provisioners.kubernetes.workload.observation import Looked, judged
 from console.provisioners.kubernetes.workload.pods import replica
@@ -386,7 +385,7 @@ def test_events_are_those_of_this_workload_alone() -> None:
         event("Deployment", "demo-1"),
         event("Node", "demo"),
     ]
-    seen = events.of_workload(found, "demo", [DEPLOYMENT])
+    seen = observation.of_workload(found, "demo", [DEPLOYMENT])
     assert {one.subject for one in seen} == {
         "Pod/demo-7d4b9f8c6d-x2x2x",
         "ReplicaSet/demo-7d4b9f8c6d",
@@ -402,7 +401,7 @@ def test_an_event_that_repeats_tells_how_often_and_since_when() -> None:
     new = event("Deployment", "demo", series=series, eventTime="2026-01-01T12:00:00.000000Z")
     del new["lastTimestamp"]
     old = event("Deployment", "demo", firstTimestamp="2026-01-01T11:00:00Z", count=3)
-    first, second = events.of_workload([new, old], "demo", [DEPLOYMENT])
+    first, second = observation.of_workload([new, old], "demo", [DEPLOYMENT])
     assert (first.count, first.first_at, first.last_at) == (3, NOON - 3600, NOON)
     assert (second.count, second.first_at) == (7, NOON)
     assert second.last_at == pytest.approx(NOON + 300.123456)

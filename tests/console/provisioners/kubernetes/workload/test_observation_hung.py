@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.base import ReplicaState
-from console.provisioners.kubernetes import events
+from console.provisioners.kubernetes.workload import observation
 from console.provisioners.kubernetes.workload.observation import judged
 from tests.console.provisioners.kubernetes.workload.test_observation import (
     BACKOFF,
@@ -60,7 +60,7 @@ def unhealthy(
 def seen_with(status: dict[str, Any], now: float, *found: dict[str, Any]) -> Any:
     body = pod("demo-7d4b9f8c6d-x2x2x", **status)
     told = dataclasses.replace(looked(deployment(), body), now=now)
-    return judged(told, events.of_workload(found, "demo", [DEPLOYMENT])).replicas[0]
+    return judged(told, observation.of_workload(found, "demo", [DEPLOYMENT])).replicas[0]
 
 
 def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:

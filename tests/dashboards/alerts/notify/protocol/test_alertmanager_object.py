@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console.mail import Mail
+from console.core.environment import Mail
 from dashboards.alerts.notify import receivers as notify_receivers
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify import selectors
