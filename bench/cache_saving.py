@@ -34,7 +34,7 @@ import httpx
 from bench.cache_ttft import ask as ask_text
 from bench.cache_ttft import l2_engine, metric, prompt, worker
 from dashboards.costs.formulas import calibration
-from endpoints.prompt.client import Answer
+from endpoints.prompt.client import PromptAnswer
 
 WORKER = "bench"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -94,7 +94,7 @@ def of_processors(port: str) -> float:
 def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
     """Seconds for a further prompt token, by that clock."""
 
-    def ask(text: str, _worker: str) -> Answer:
+    def ask(text: str, _worker: str) -> PromptAnswer:
         body = {"model": "bench", "prompt": text, "max_tokens": 1, "temperature": 0}
         # The rest which dashboards.costs.calibration_run takes, or none: what it matters is measured.
         time.sleep(settle_s)
@@ -104,7 +104,7 @@ def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
         usage = answer.json()["usage"]
         found = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         tokens = usage["prompt_tokens"]
-        return Answer(worker=WORKER, ttft_s=took, prompt_tokens=tokens, cached_tokens=found)
+        return PromptAnswer(worker=WORKER, ttft_s=took, prompt_tokens=tokens, cached_tokens=found)
 
     measured = calibration.run(WORKER, ask, lambda _stage: None)
     if measured.seconds_per_token is None:

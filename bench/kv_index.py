@@ -32,7 +32,7 @@ from routing.engine.kv import chain
 from routing.engine.kv.events import Applier
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import match, usable_blocks
-from routing.engine.kv.subscriber import Subscriber, Target
+from routing.engine.kv.subscriber import Subscriber, SubscriptionTarget
 from routing.engine.kv.wire import Decoder
 
 PROMPT_TOKENS = 8192
@@ -270,7 +270,9 @@ async def on_the_loop(port: int, seconds: float) -> None:
 
     index = Index(_SECRET)
     follower = Subscriber(index, lambda *_a, **_k: None, (OSError,))
-    follower.follow([Target("w", "127.0.0.1", "m", ask_nobody, (f"tcp://127.0.0.1:{port}",))])
+    follower.follow(
+        [SubscriptionTarget("w", "127.0.0.1", "m", ask_nobody, (f"tcp://127.0.0.1:{port}",))]
+    )
     counts = follower.applier.counts
     while not counts["stored"]:
         await asyncio.sleep(0.01)

@@ -23,7 +23,7 @@ from zlib import crc32
 
 from bench.fleet import workloads
 from bench.fleet.hardware import LLAMA_70B
-from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.policies import POLICIES, make
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.envelope import block_key
@@ -167,7 +167,7 @@ class Manner:
 
 def run(load: Load, policy_name: str, capacity: int, manner: Manner) -> Score:
     policy = make(policy_name, capacity)
-    gate = Admission(lambda: capacity) if manner.admission else None
+    gate = NamespaceAdmission(lambda: capacity) if manner.admission else None
     score = Score()
     held = 0
     for counts, chain in load.measured():

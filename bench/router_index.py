@@ -23,7 +23,7 @@ from time import process_time_ns
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import Charge
 from routing.engine.fleet.workers import Table, Worker
-from routing.engine.policies.base import Facts, Pick
+from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.policies.prefixaware import PrefixAware
 
 BLOCK_TOKENS = 64
@@ -106,7 +106,7 @@ class Play:
 
     def send(self, chain: list[int]) -> tuple[Pick, int, int]:
         """The pick, and the nanoseconds of choosing and of remembering."""
-        facts = Facts(chain, len(chain) * BLOCK_TOKENS + 30, BLOCK_TOKENS, b"")
+        facts = RequestFacts(chain, len(chain) * BLOCK_TOKENS + 30, BLOCK_TOKENS, b"")
         start = process_time_ns()
         pick = self.policy.rank(facts, self.table.fleet)
         chosen = process_time_ns()

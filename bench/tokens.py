@@ -25,7 +25,7 @@ import uvloop
 from routing.engine.kv import chain
 from routing.engine.tokens import requests
 from routing.engine.tokens.requests import ServerDefaults
-from routing.engine.tokens.service import Outcome, TokensConfig, TokenService
+from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService
 from routing.engine.tokens.tokenizer import Local, load
 
 CHAT = b"/v1/chat/completions"
@@ -81,16 +81,16 @@ class Ticker:
         self._on = False
 
 
-async def measure(service: TokenService, body: dict[str, Any], times: Times) -> Outcome:
+async def measure(service: TokenService, body: dict[str, Any], times: Times) -> TokenOutcome:
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Outcome] = loop.create_future()
+    ended: asyncio.Future[TokenOutcome] = loop.create_future()
     ticker = Ticker()
     ticker.start()
     await asyncio.sleep(0)
     began = time.perf_counter()
     result = service.submit(CHAT, body, "m", ended.set_result)
     held = time.perf_counter() - began
-    outcome = result if isinstance(result, Outcome) else await ended
+    outcome = result if isinstance(result, TokenOutcome) else await ended
     assert outcome.tokens is not None, outcome.reason
     before = time.perf_counter()
     outcome.tokens.chain(1, 16)
@@ -129,7 +129,7 @@ async def run(local: Local, tokens: int, rounds: int, turns: int) -> None:
         assert outcome.tokens is not None
         began = time.perf_counter()
         asked = requests.read(CHAT, body, local.defaults)
-        assert isinstance(asked, requests.Chat)
+        assert isinstance(asked, requests.ChatPrompt)
         ids = local.ids(asked)
         chain.extend(1, ids.tobytes(), 16)
         full.held.append(time.perf_counter() - began)

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from cachetier.tier.lifecycle import Phase
+from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import GIB, POLICIES, TierSpec
 from console.claims import Desired, Observed
 
@@ -65,7 +65,7 @@ class CacheTier(Desired):
     @property
     def shown_phase(self) -> str:
         """Deleting from the moment it is asked for, not from the next pass on."""
-        return Phase.DELETING if self.deleted_at is not None else self.status.phase
+        return TierPhase.DELETING if self.deleted_at is not None else self.status.phase
 
 
 class CacheTierStatus(Observed):

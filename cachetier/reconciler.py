@@ -22,7 +22,7 @@ from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_admin import node_list_file, password_file
 from cachetier.signals import tier_changed
 from cachetier.tier import node_stats
-from cachetier.tier.lifecycle import Phase, Verdict, judge
+from cachetier.tier.lifecycle import TierPhase, TierVerdict, judge
 from cachetier.tier.node_spec import (
     ADMIN_PORT,
     RESP_PORT,
@@ -68,7 +68,7 @@ def reconcile(tier_id: str) -> None:
         due_in_s = error.delay_s
         _report(held, error.reason, error.message)
     except PermanentError as error:
-        _report(held, error.reason, error.message, Phase.FAILED)
+        _report(held, error.reason, error.message, TierPhase.FAILED)
     finally:
         held.release(due_in_s)
 
@@ -93,7 +93,7 @@ def _pass(held: Claim) -> float:
     )
     if not _write(held, tier, seen, verdict, stats):
         log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
-    return CALM_S if verdict.phase is Phase.READY and not leaving else BUSY_S
+    return CALM_S if verdict.phase is TierPhase.READY and not leaving else BUSY_S
 
 
 def _nodes(facts: NodeFacts) -> WorkloadSpec:
@@ -128,7 +128,7 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
     seen = provisioner.observe(ref)
     if not seen.exists:
         with transaction.atomic():
-            if held.write(phase=Phase.DELETING):
+            if held.write(phase=TierPhase.DELETING):
                 tier.delete()
                 node_list_file(tier.name).unlink(missing_ok=True)
         return BUSY_S
@@ -147,7 +147,7 @@ def _write(
     held: Claim,
     tier: CacheTier,
     seen: Observation,
-    verdict: Verdict,
+    verdict: TierVerdict,
     stats: dict[str, node_stats.NodeStats | None],
 ) -> bool:
     """Status and nodes in one transaction; False, and nothing written, if the claim is lost."""

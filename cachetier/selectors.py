@@ -21,9 +21,9 @@ from cachetier.models import CacheNode, CacheTier
 from cachetier.node_admin import password_file
 from cachetier.tier.advice import WhatIf, merged, what_if
 from cachetier.tier.curve_chart import Drawing, draw
-from cachetier.tier.lifecycle import DEFAULT_TIER, Phase, Reason
+from cachetier.tier.lifecycle import DEFAULT_TIER, TierPhase, TierReason
 from cachetier.tier.node_stats import Namespace, NodeStats
-from cachetier.tier.spec import Room
+from cachetier.tier.spec import SpareCapacity
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters
@@ -34,10 +34,10 @@ _SHARE_OF_MEMORY = 0.75
 _SHARE_OF_DISK = 0.8
 
 
-def room() -> Room:
+def room() -> SpareCapacity:
     var = settings.EMBERLINE.var
     var.mkdir(parents=True, exist_ok=True)
-    return Room(
+    return SpareCapacity(
         memory_bytes=int(psutil.virtual_memory().total * _SHARE_OF_MEMORY),
         disk_bytes=int(psutil.disk_usage(str(var)).free * _SHARE_OF_DISK),
         clusters=frozenset(clusters.names()),
@@ -58,7 +58,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class TierNumbers:
     """A tier's nodes summed up; None where no node has said it."""
 
     used_bytes: float | None
@@ -99,7 +99,7 @@ class Summary:
     """A tier in a list."""
 
     tier: CacheTier
-    numbers: Numbers
+    numbers: TierNumbers
     users: list[str]
 
 
@@ -108,7 +108,7 @@ class Detail:
     """A tier on its page; `what_if` and `drawing` are None while too little was asked for."""
 
     tier: CacheTier
-    numbers: Numbers
+    numbers: TierNumbers
     users: list[str]
     namespaces: list[Namespace]
     what_if: WhatIf | None
@@ -130,13 +130,13 @@ def attachment(tier_name: str = DEFAULT_TIER) -> Attachment:
     tier = CacheTier.objects.select_related("status").filter(name=tier_name).first()
     if tier is None:
         text = f"There is no cache tier {tier_name}."
-        return Attachment("", secret, ready=False, reason=Reason.NO_TIER, message=text)
+        return Attachment("", secret, ready=False, reason=TierReason.NO_TIER, message=text)
     if tier.deleted_at is not None:
         text = f"Cache tier {tier_name} is being deleted."
-        return Attachment("", secret, ready=False, reason=Reason.STOPPING_NODES, message=text)
+        return Attachment("", secret, ready=False, reason=TierReason.STOPPING_NODES, message=text)
     status = tier.status
-    ready = status.phase == Phase.READY and status.observed_generation == tier.generation
-    reason = "" if ready else status.reason or Reason.ACCEPTED
+    ready = status.phase == TierPhase.READY and status.observed_generation == tier.generation
+    reason = "" if ready else status.reason or TierReason.ACCEPTED
     message = "" if ready else status.message or f"Cache tier {tier_name} is starting."
     return Attachment(status.url, secret, ready=ready, reason=str(reason), message=message)
 
@@ -171,10 +171,10 @@ def get(name: str) -> CacheTier | None:
     return tiers().filter(name=name).first()
 
 
-def numbers(tier: CacheTier) -> Numbers:
+def numbers(tier: CacheTier) -> TierNumbers:
     nodes = list(tier.nodes.all())
     seen = [node.stats_at for node in nodes if node.stats_at is not None]
-    return Numbers(
+    return TierNumbers(
         used_bytes=_sum(nodes, "used_bytes"),
         capacity_bytes=_sum(nodes, "capacity_bytes"),
         disk_used_bytes=_sum(nodes, "disk_used_bytes"),

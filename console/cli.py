@@ -9,7 +9,7 @@ from typing import Any
 
 from console.client import Client
 from console.commandline import context, parser, profiles
-from console.commandline.context import Here, Wrong
+from console.commandline.context import CommandError, LocalConsole
 
 _NO_CONSOLE = (
     "No console is named, and none is installed here. Name one: emberline login https://HOST, or "
@@ -40,15 +40,15 @@ def _run(words: list[str]) -> int:
             ended = context.run(options, _nobody, sys.stdout, sys.stderr)
         else:
             ended = _asked(options)
-    except Wrong as error:
-        ended = context.Ended(str(error), error.exit_code, ok=False)
+    except CommandError as error:
+        ended = context.CommandEnded(str(error), error.exit_code, ok=False)
     if ended.text:
         (sys.stdout if ended.ok else sys.stderr).write(f"{ended.text}\n")
     sys.stdout.flush()
     return ended.exit_code
 
 
-def _asked(options: dict[str, Any]) -> context.Ended:
+def _asked(options: dict[str, Any]) -> context.CommandEnded:
     found = profiles.target(options, os.environ)
     if found is None:
         return _here(options)
@@ -61,12 +61,12 @@ def _asked(options: dict[str, Any]) -> context.Ended:
     return context.run(options, connect, sys.stdout, sys.stderr)
 
 
-def _here(options: dict[str, Any]) -> context.Ended:
+def _here(options: dict[str, Any]) -> context.CommandEnded:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     try:
         import django
     except ModuleNotFoundError:
-        raise Wrong(_NO_CONSOLE, context.USAGE) from None
+        raise CommandError(_NO_CONSOLE, context.USAGE) from None
     from console.core.environment import SettingError
     from console.launcher import runtime_environment
 
@@ -75,11 +75,11 @@ def _here(options: dict[str, Any]) -> context.Ended:
     try:
         django.setup()
     except SettingError as error:
-        raise Wrong(str(error), context.USAGE) from None
+        raise CommandError(str(error), context.USAGE) from None
     from console import local_api
     from endpoints.commandline.local_machine import ThisMachine
 
-    here: Here = ThisMachine()
+    here: LocalConsole = ThisMachine()
     with local_api.without_request_log():
         return context.run(options, local_api.client, sys.stdout, sys.stderr, here)
 

@@ -24,5 +24,5 @@ class DashboardsConfig(AppConfig):
         )
         extensions.connect()
         cards.register(extensions.CARD)
-        meters.also("web", metrics.Prices())
+        meters.also("web", metrics.PriceMetrics())
         meters.also("web", targets.Transitions())

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dashboards.models import ProofRun, RunState
 from dashboards.proof import cache_proof
-from dashboards.proof.cache_proof import Facts, Shot, Tools
+from dashboards.proof.cache_proof import ProofFacts, Shot, Tools
 from dashboards.proof.probe import LiveTools
 from endpoints import selectors
 from endpoints.models import Endpoint
@@ -28,10 +28,10 @@ def live_tools(endpoint: Endpoint) -> Tools:
     return LiveTools(selectors.ask_url(endpoint), key, endpoint.name, workers)
 
 
-def facts_of(endpoint: Endpoint) -> Facts:
+def facts_of(endpoint: Endpoint) -> ProofFacts:
     spec = endpoint.parsed
     ready = [w for w in selectors.worker_facts(endpoint) if w.ready and not w.draining]
-    return Facts(
+    return ProofFacts(
         workers=tuple(worker.name for worker in ready),
         l1=spec.cache.l1.enabled,
         l2=spec.cache.l2.enabled,

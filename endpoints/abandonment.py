@@ -11,7 +11,7 @@ from django.db import transaction
 
 from console.audit.record import record
 from console.clusters import removal_proof
-from console.clusters.removal_proof import Left
+from console.clusters.removal_proof import RemainingObjects
 from console.provisioners.base import Ref
 from endpoints import actions, selectors, teams
 from endpoints.actions import Actor
@@ -23,7 +23,7 @@ from endpoints.refusals import ConflictError, stale
 from endpoints.workload.worker_spec import workload_name
 
 
-def left(endpoint: Endpoint, why: str = "") -> Left:
+def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
     """What may be left of it in its cluster."""
     at = endpoint.parsed.placement
     return removal_proof.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
@@ -31,7 +31,7 @@ def left(endpoint: Endpoint, why: str = "") -> Left:
 
 def abandon(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
-) -> Left:
+) -> RemainingObjects:
     """Forget it, also while it is being deleted. Takes as long as a cluster may be silent."""
     teams.allow(actor, name)
     seen = _given_up(selectors.get(name), expected_generation)

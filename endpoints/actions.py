@@ -21,7 +21,7 @@ from endpoints import teams
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, Revision
-from endpoints.owners import Owning, System, managed, owner_of
+from endpoints.owners import OwningSystem, System, managed, owner_of
 from endpoints.reconcile.status import first_status
 from endpoints.refusals import (
     ConflictError,
@@ -258,7 +258,7 @@ def user_of(actor: Actor) -> User | None:
 def may_say(actor: Actor, endpoint: Endpoint) -> None:
     """What an endpoint is, is said by its owner alone, if it has one."""
     owner = owner_of(endpoint.name)
-    if owner is not None and not (isinstance(actor, Owning) and actor.owner == owner):
+    if owner is not None and not (isinstance(actor, OwningSystem) and actor.owner == owner):
         raise managed(endpoint.name, owner)
 
 

@@ -32,7 +32,9 @@ class EndpointsConfig(AppConfig):
         from endpoints.shell_entries import simulated_banner
 
         team_actions.register(teams.owned)
-        gate.register(url_converters.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
+        gate.register(
+            url_converters.ENDPOINT, gate.GateKind(teams.find, teams.names, "endpoints:list")
+        )
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register(shell_entries.find)

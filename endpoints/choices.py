@@ -22,7 +22,7 @@ SETTLED = frozenset({Phase.READY, Phase.PAUSED})
 """Phases which last until something happens: pages poll less often."""
 
 
-class Reason(StrEnum):
+class PhaseReason(StrEnum):
     """Stable codes beside a phase. Provisioners and components add their own."""
 
     ACCEPTED = "Accepted"
@@ -54,14 +54,14 @@ class Reason(StrEnum):
     STOPPING_WORKERS = "StoppingWorkers"
 
 
-class StepState(StrEnum):
+class ProgressState(StrEnum):
     WAITING = "waiting"
     ACTIVE = "active"
     DONE = "done"
     FAILED = "failed"
 
 
-class Step(StrEnum):
+class ProgressStep(StrEnum):
     """In the order in which they happen and are shown."""
 
     ACCEPTED = "Accepted"
@@ -81,20 +81,20 @@ class Step(StrEnum):
 
 
 STEP_LABELS = {
-    Step.ACCEPTED: "Accepted",
-    Step.CACHE_TIER: "Cache tier ready",
-    Step.WORKERS_STARTED: "Workers started",
-    Step.SCHEDULED: "Placed on nodes",
-    Step.IMAGE_PULLED: "Image pulled",
-    Step.PREPARED: "Weights fetched",
-    Step.LOADED: "Model loaded",
-    Step.WORKERS_READY: "Workers ready",
-    Step.ROUTER_READY: "Router ready",
-    Step.ROUTE_READY: "Route ready",
-    Step.CERTIFICATE_READY: "Certificate ready",
-    Step.SERVING: "Answered a request",
-    Step.WORKERS_STOPPED: "Workers stopped",
-    Step.ROUTER_REMOVED: "Router removed",
+    ProgressStep.ACCEPTED: "Accepted",
+    ProgressStep.CACHE_TIER: "Cache tier ready",
+    ProgressStep.WORKERS_STARTED: "Workers started",
+    ProgressStep.SCHEDULED: "Placed on nodes",
+    ProgressStep.IMAGE_PULLED: "Image pulled",
+    ProgressStep.PREPARED: "Weights fetched",
+    ProgressStep.LOADED: "Model loaded",
+    ProgressStep.WORKERS_READY: "Workers ready",
+    ProgressStep.ROUTER_READY: "Router ready",
+    ProgressStep.ROUTE_READY: "Route ready",
+    ProgressStep.CERTIFICATE_READY: "Certificate ready",
+    ProgressStep.SERVING: "Answered a request",
+    ProgressStep.WORKERS_STOPPED: "Workers stopped",
+    ProgressStep.ROUTER_REMOVED: "Router removed",
 }
 
 

@@ -22,8 +22,8 @@ from endpoints.manifests.objects import Note
 from endpoints.models import Endpoint
 from endpoints.refusals import name_taken, no_endpoint
 from endpoints.spec.endpoint_spec import (
-    Change,
     EndpointSpec,
+    FieldChange,
     FieldError,
     SpecErrors,
     diff,
@@ -37,7 +37,7 @@ NOT_SHOWN = frozenset({"manifest"})
 """What changes with it is shown field by field."""
 
 
-class Does(StrEnum):
+class PlannedVerb(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
@@ -45,33 +45,35 @@ class Does(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """One object of a text: the endpoint it is, what changes, and what is worth a word. `data` is
     what `actions` takes; `generation` that of the endpoint it was compared with."""
 
     object: str
     name: str
-    does: Does
+    does: PlannedVerb
     data: Mapping[str, Any]
     generation: int | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ManifestTarget:
     """`cluster` "": this machine. A namespace in an object wins over this one."""
 
     cluster: str = ""
     namespace: str = ""
 
 
-def plan(actor: Actor, given: str | list[dict[str, Any]], where: Where = Where()) -> list[Planned]:
+def plan(
+    actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
+) -> list[PlannedChange]:
     """What applying would do, or `SpecErrors` with everything that is wrong in any object."""
     teams.allow_somewhere(actor)
     found = documents.read(given) if isinstance(given, str) else documents.checked(given)
     where = where if where.cluster else replace(where, cluster=default_cluster())
-    planned: list[Planned] = []
+    planned: list[PlannedChange] = []
     errors: list[FieldError] = []
     for index, document in enumerate(found):
         try:
@@ -87,10 +89,10 @@ def plan(actor: Actor, given: str | list[dict[str, Any]], where: Where = Where()
 def apply(
     actor: Actor,
     given: str | list[dict[str, Any]],
-    where: Where = Where(),
+    where: ManifestTarget = ManifestTarget(),
     *,
     request_id: str = "",
-) -> list[Planned]:
+) -> list[PlannedChange]:
     """All objects, or none and `SpecErrors` or a `RefusalError`."""
     planned = plan(actor, given, where)
     with transaction.atomic():
@@ -99,11 +101,11 @@ def apply(
     return planned
 
 
-def carry_out(actor: Actor, one: Planned, request_id: str = "") -> None:
+def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
     """The change of one object; refused if the endpoint has moved on since it was planned."""
-    if one.does is Does.CREATE:
+    if one.does is PlannedVerb.CREATE:
         actions.create(actor, one.data, request_id=request_id)
-    elif one.does is Does.UPDATE:
+    elif one.does is PlannedVerb.UPDATE:
         actions.update(
             actor,
             one.name,
@@ -123,8 +125,11 @@ def exported(name: str) -> dict[str, Any]:
 
 
 def plan_one(
-    document: Mapping[str, Any], where: Where, name: str = "", actor: Actor = actions.SYSTEM
-) -> Planned:
+    document: Mapping[str, Any],
+    where: ManifestTarget,
+    name: str = "",
+    actor: Actor = actions.SYSTEM,
+) -> PlannedChange:
     """`name`: of the endpoint, where it is not to follow from the object's."""
     if not objects.is_manifest(document):
         return _compared(actor, str(document.get("name", "")), document, "endpoint", ())
@@ -139,7 +144,7 @@ def plan_one(
         raise SpecErrors(_of_object(error, manifest, where)) from error
 
 
-def _placed(data: dict[str, Any], where: Where, name: str) -> dict[str, Any]:
+def _placed(data: dict[str, Any], where: ManifestTarget, name: str) -> dict[str, Any]:
     flat = flatten(data)
     if where.cluster:
         flat["placement.cluster"] = where.cluster
@@ -153,7 +158,7 @@ def _placed(data: dict[str, Any], where: Where, name: str) -> dict[str, Any]:
 
 def _compared(
     actor: Actor, name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]
-) -> Planned:
+) -> PlannedChange:
     stored = Endpoint.objects.select_related("team").filter(name=name).first()
     if stored is not None and not teams.sees(actor, stored):
         raise SpecErrors([name_taken(name)])  # nor a word about what differs from it
@@ -162,13 +167,17 @@ def _compared(
     spec = check(data, teams.context(actor, team, name if stored else ""), before)
     if stored is None or before is None:
         blank = EndpointSpec(name="", model="")
-        return Planned(shown, spec.name, Does.CREATE, data, None, diff(blank, spec), notes)
+        return PlannedChange(
+            shown, spec.name, PlannedVerb.CREATE, data, None, diff(blank, spec), notes
+        )
     changes = diff(before, spec)
-    does = Does.UPDATE if changes else Does.NOTHING
-    return Planned(shown, name, does, data, stored.generation, changes, notes)
+    does = PlannedVerb.UPDATE if changes else PlannedVerb.NOTHING
+    return PlannedChange(shown, name, does, data, stored.generation, changes, notes)
 
 
-def _of_object(error: SpecErrors, manifest: objects.Manifest, where: Where) -> list[FieldError]:
+def _of_object(
+    error: SpecErrors, manifest: objects.Manifest, where: ManifestTarget
+) -> list[FieldError]:
     """With places of the object. Once rather than for each field: an object for a cluster came to a
     machine without one."""
     if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
@@ -182,7 +191,7 @@ def _numbered(error: FieldError, index: int, count: int) -> FieldError:
     return error if count == 1 else replace(error, field=f"[{index}].{error.field}".rstrip("."))
 
 
-def _twice(planned: list[Planned]) -> list[FieldError]:
+def _twice(planned: list[PlannedChange]) -> list[FieldError]:
     names = [one.name for one in planned]
     return [
         FieldError(
@@ -197,7 +206,7 @@ def _twice(planned: list[Planned]) -> list[FieldError]:
     ]
 
 
-def document(one: Planned) -> dict[str, Any]:
+def document(one: PlannedChange) -> dict[str, Any]:
     """As the API answers it."""
     return {
         "object": one.object,
@@ -226,5 +235,5 @@ def document(one: Planned) -> dict[str, Any]:
     }
 
 
-def shown_changes(one: Planned) -> list[Change]:
+def shown_changes(one: PlannedChange) -> list[FieldChange]:
     return [change for change in one.changes if change.path not in NOT_SHOWN]

@@ -30,7 +30,7 @@ class System:
     label = "system"
 
 
-class Owning(System):
+class OwningSystem(System):
     """An object of a cluster, for whoever applied it there: it says what its endpoint is."""
 
     def __init__(self, owner: Owner) -> None:

@@ -24,7 +24,7 @@ from console.audit.record import record
 from console.clusters import selectors as clusters
 from console.core.grants import EVERY, OF_NAMESPACE, Grant, known
 from endpoints.models import Endpoint
-from endpoints.owners import Owning, System, owner_of
+from endpoints.owners import OwningSystem, System, owner_of
 from endpoints.placement import installation
 from endpoints.refusals import bad_body, no_endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
@@ -69,7 +69,7 @@ def for_new(actor: Any, slug: str | None) -> Team | None:
     those; for others their team, where there is one alone; "" is nobody's, expressly. What an
     object of a cluster says belongs to the team of its namespace."""
     allow_somewhere(actor)
-    if isinstance(actor, Owning):
+    if isinstance(actor, OwningSystem):
         return of_namespace(actor.owner.cluster, actor.owner.namespace)
     if slug:
         return team_for(actor, slug)
@@ -121,11 +121,11 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
     everything, but only by an admin's hand (or the console's own command line); objects of a
     cluster whatever their namespace offers to pods."""
     if team is None:
-        if isinstance(actor, Owning):
+        if isinstance(actor, OwningSystem):
             return OF_NAMESPACE
         return EVERY if isinstance(actor, System) or allows(actor, "admin") else frozenset()
     given = known(team.grants)
-    return given | OF_NAMESPACE if isinstance(actor, Owning) else given
+    return given | OF_NAMESPACE if isinstance(actor, OwningSystem) else given
 
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
@@ -138,7 +138,7 @@ def context(actor: Any, team: Team | None, updating: str = "") -> Context:
 def apply_context(endpoint: Endpoint) -> Context:
     """For `standing`, at each apply. Who wrote nobody's endpoint was judged when they wrote it."""
     owner = owner_of(endpoint.name)
-    actor = System() if owner is None else Owning(owner)
+    actor = System() if owner is None else OwningSystem(owner)
     team = endpoint.team
     return installation.apply_context(grants(actor, team), team.name if team else "")
 

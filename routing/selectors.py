@@ -26,7 +26,7 @@ from routing.deployment import admin_client, router_replies
 from routing.deployment.admin_client import RouterSilent, RouterWorker, workers_together
 from routing.doctor.examination import examine as examine_router
 from routing.doctor.findings import Examination
-from routing.doctor.inspection import Named
+from routing.doctor.inspection import NamedWorker
 from routing.engine.observe.decisions import SHOWN_BLOCKS, has_failed
 from routing.engine.policies import cost
 from routing.models import PrefixName
@@ -65,7 +65,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RoutingDecision:
     """One pick, as pages show it. None: not known (yet), or the engine did not say."""
 
     id: str
@@ -108,7 +108,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class RouterReplies(Generic[T]):
     """What the routers said, or why they did not. `note`: some of several did not."""
 
     found: T
@@ -122,7 +122,9 @@ def routers(endpoint: Endpoint) -> list[str]:
     return [str(url) for url in several] if several else [endpoint.status.admin_url]
 
 
-def decisions(endpoint: Endpoint, limit: int = 50, *, brief: bool = False) -> Asked[list[Decision]]:
+def decisions(
+    endpoint: Endpoint, limit: int = 50, *, brief: bool = False
+) -> RouterReplies[list[RoutingDecision]]:
     """Of all routers, newest first; `brief` ones without prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
     words = router_replies.each(
@@ -134,17 +136,17 @@ def decisions(endpoint: Endpoint, limit: int = 50, *, brief: bool = False) -> As
     return _asked([read_decision(item) for item in raw[:limit]], words)
 
 
-def decision(endpoint: Endpoint, number: str) -> Asked[Decision | None]:
+def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
     """Whichever router made it."""
     words = router_replies.each(routers(endpoint), lambda url: admin_client.decision(url, number))
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
         silence = router_replies.silent(words)
-        return Asked(None, silence)
-    return Asked(read_decision(raw))
+        return RouterReplies(None, silence)
+    return RouterReplies(read_decision(raw))
 
 
-def workers(endpoint: Endpoint) -> Asked[tuple[RouterWorker, ...]]:
+def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:
     """What is in flight at each, over all routers; its state is the worst that one of them sees."""
     words = router_replies.each(routers(endpoint), admin_client.workers)
     return _asked(workers_together([word.answer or () for word in words]), words)
@@ -156,12 +158,12 @@ def explain(
     strategy: str = "",
     headers: Headers | None = None,
     key: str = "",
-) -> list[router_replies.Word[Decision]]:
+) -> list[router_replies.RouterReply[RoutingDecision]]:
     """Where this request would go now, by each router; sent with the key of this id, or with the
     console's own. Nothing is sent to a worker, nothing is remembered."""
     body = {"model": endpoint.name, **body}
 
-    def question(url: str) -> Decision:
+    def question(url: str) -> RoutingDecision:
         told = admin_client.explain(
             url, body, strategy=strategy, key=key or CONSOLE, headers=headers
         )
@@ -170,17 +172,17 @@ def explain(
     return router_replies.each(routers(endpoint), question)
 
 
-def _asked(found: T, words: list[router_replies.Word[Any]]) -> Asked[T]:
+def _asked(found: T, words: list[router_replies.RouterReply[Any]]) -> RouterReplies[T]:
     silence = router_replies.silent(words)
     if all(word.error for word in words):
-        return Asked(found, silence)
-    return Asked(found, note=silence)
+        return RouterReplies(found, silence)
+    return RouterReplies(found, note=silence)
 
 
 def examine(endpoint: Endpoint) -> Examination:
     """The doctor's checks, made now: some seconds at most. Nothing is changed."""
     workers = [
-        Named(worker.name, worker.url, leaving=worker.draining or not worker.ready)
+        NamedWorker(worker.name, worker.url, leaving=worker.draining or not worker.ready)
         for worker in endpoint_selectors.worker_facts(endpoint)
     ]
     return examine_router(endpoint.name, endpoint.status.admin_url, workers)
@@ -222,7 +224,7 @@ def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
 class PrefixesSeen:
     """Of the latest `requests` with a prefix. `error`: why there are none at all."""
 
-    groups: tuple[prefix_groups.Group, ...]
+    groups: tuple[prefix_groups.PrefixGroup, ...]
     requests: int
     error: str = ""
     note: str = ""
@@ -260,13 +262,13 @@ def targets() -> list[RouterTarget]:
     return found
 
 
-def read_decision(raw: dict[str, Any]) -> Decision:
+def read_decision(raw: dict[str, Any]) -> RoutingDecision:
     """A router's record as a value; what it does not hold is None, whatever its version."""
     chosen = str(raw.get("chosen") or "")
     moment = _number(raw.get("time"))
     tokens = _whole(raw.get("prompt_tokens"))
     candidates = tuple(_candidate(item, chosen, tokens) for item in raw.get("candidates") or ())
-    return Decision(
+    return RoutingDecision(
         id=str(raw.get("id") or ""),
         time=datetime.fromtimestamp(moment, UTC) if moment else None,
         strategy=str(raw.get("strategy") or ""),
@@ -327,7 +329,7 @@ REPLAYED = 200
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    outcomes: tuple[replay.Outcome, ...]
+    outcomes: tuple[replay.ReplayOutcome, ...]
     requests: int
     error: str
     note: str

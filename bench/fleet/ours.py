@@ -22,10 +22,10 @@ from routing.engine.fleet.workers import Table, Worker
 from routing.engine.kv.expected_blocks import Guess
 from routing.engine.kv.progress import Progress, Prompt
 from routing.engine.policies import cost
-from routing.engine.policies.base import Facts, Policy
+from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin, Session
+from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 PLACING = ("kvaware", "prefixaware")  # by what workers hold, known or remembered
 STRATEGIES = (*PLACING, "session", "roundrobin")
@@ -56,9 +56,9 @@ def changed(name: str, value: float) -> Iterator[None]:
         setattr(cost, name, before)
 
 
-def _policy(strategy: str, count: int, cache_tokens: int) -> Policy:
+def _policy(strategy: str, count: int, cache_tokens: int) -> RoutingPolicy:
     if strategy == "session":
-        return Session()
+        return SessionPolicy()
     if strategy == "roundrobin":
         return RoundRobin()
     policy = KvAware(_BLOCKS, _SECRET) if strategy == "kvaware" else PrefixAware(_BLOCKS)
@@ -71,7 +71,7 @@ def _policy(strategy: str, count: int, cache_tokens: int) -> Policy:
 class _Router:
     """One router's policy, table and ledger."""
 
-    def __init__(self, policy: Policy, count: int, chance: random.Random) -> None:
+    def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
         self.kvaware = policy if isinstance(policy, KvAware) else None
         self._policy = policy
         self._table = Table(lambda _worker, _what: None)
@@ -87,7 +87,7 @@ class _Router:
             self._table.add(worker)
         self._table.refresh()
 
-    def choose(self, facts: Facts, tag: object) -> str:
+    def choose(self, facts: RequestFacts, tag: object) -> str:
         pick = self._policy.rank(facts, self._table.fleet)
         worker = self._table.workers[pick.worker.id]
         self._picks += 1
@@ -133,7 +133,7 @@ class Ours:
 
     def choose(self, job: Job, now: float, /) -> int:
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
-        facts = Facts(
+        facts = RequestFacts(
             job.chain,
             round(job.prompt_tokens * scale),
             BLOCK_TOKENS * scale,

@@ -20,12 +20,12 @@ from cachetier.engine.config import parse
 from cachetier.engine.memory import memory_store
 from cachetier.engine.net import session
 from cachetier.engine.net.access import Gatekeeper
-from cachetier.engine.net.session import Session
+from cachetier.engine.net.session import ClientSession
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
 from cachetier.engine.store import DiskValue, Hold
 from cachetier.wire import frames
-from cachetier.wire.frames import Buffer, Limits, ProtocolError, Refused, RequestParser
+from cachetier.wire.frames import Buffer, Limits, ProtocolError, RefusedFrame, RequestParser
 
 DIRECT, SCRATCH = 48, 256
 LIMITS = Limits(
@@ -73,10 +73,10 @@ class Outcome(NamedTuple):
 
 
 def _read(parts: list[bytes], scatter: bool, pieces: bool) -> Outcome:
-    def land(_before: frames.Request, length: int) -> frames.Landing | Refused:
+    def land(_before: frames.Request, length: int) -> frames.Landing | RefusedFrame:
         assert DIRECT <= length <= LIMITS.max_value_bytes
         if length % 7 == 0:
-            return Refused("backpressure", length)
+            return RefusedFrame("backpressure", length)
         return Pieces(length) if pieces else Buffer(length)
 
     parser = RequestParser(LIMITS, land)
@@ -95,7 +95,7 @@ def _read(parts: list[bytes], scatter: bool, pieces: bool) -> Outcome:
 
 
 def _whole(argument: frames.Argument) -> bytes | tuple[str, int]:
-    if isinstance(argument, Refused):
+    if isinstance(argument, RefusedFrame):
         return argument.reason, argument.length
     return argument if isinstance(argument, bytes) else b"".join(argument.views)
 
@@ -181,7 +181,7 @@ def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:
     node._ids = itertools.count(1)
     node.gate = Gatekeeper(("default",), (), 20)
     out = _Out(slow)
-    talk = Session(node, out, HANDLERS)
+    talk = ClientSession(node, out, HANDLERS)
     node.sessions[talk.id] = talk
     node.store.put(b"k", b"v" * 60, now=0.0, ttl_s=None, condition=store.Condition.ALWAYS)
     for part in parts:

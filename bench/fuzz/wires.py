@@ -15,7 +15,7 @@ from typing import Any, cast
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Config, Key, parse
 from routing.engine.fleet.circuit import Circuit
-from routing.engine.fleet.connection_pool import Pool
+from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import Ring
@@ -81,7 +81,7 @@ class _Task:
         self.run = None
 
 
-class InstantPool(Pool):
+class InstantPool(ConnectionPool):
     """Connects at the loop's next turn, which `World.turn` is."""
 
     tasks: list[_Task]

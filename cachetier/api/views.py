@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from cachetier import actions, selectors
 from cachetier.api import serializers
 from cachetier.models import CacheTier
-from cachetier.tier.lifecycle import Phase
+from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import FIELDS, Problem, Refused
 from console.api import watch
 from console.api.idempotency import idempotent
@@ -31,7 +31,7 @@ _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
 
 def _in_phase(value: str) -> Q:
     """Deleting from the moment it is asked for, as it is shown."""
-    if value == Phase.DELETING:
+    if value == TierPhase.DELETING:
         return Q(deleted_at__isnull=False)
     return Q(deleted_at__isnull=True, status__phase=value)
 
@@ -44,7 +44,7 @@ class Tiers(WatchedList[CacheTier]):
     serializer_class = serializers.TierSerializer
     filters = (
         Filter("search", "name__icontains", "In the name."),
-        Filter("phase", _in_phase, "In this phase.", choices=[str(one) for one in Phase]),
+        Filter("phase", _in_phase, "In this phase.", choices=[str(one) for one in TierPhase]),
         Filter("cluster", "cluster", "On this cluster."),
     )
 

@@ -25,18 +25,18 @@ from cachetier.client.connection import (
     UnreachableError,
     command,
 )
-from cachetier.client.outcomes import Counters, Outcome
+from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.replies import Redirects
-from cachetier.client.shared_memory import NotShared, SharedMemory
+from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable
 
-__all__ = ["CacheClient", "Counters", "Outcome"]
+__all__ = ["CacheClient", "Counters", "KeyOutcome"]
 
 _MAX_IDLE = 16
-_FAILURES = {"timeout": Outcome.TIMEOUT}
+_FAILURES = {"timeout": KeyOutcome.TIMEOUT}
 _ASKING = command(b"ASKING")
 
 # One batch on one connection: appends an Outcome a key, until the deadline.
-Talk = Callable[[Connection, list[Outcome], float], None]
+Talk = Callable[[Connection, list[KeyOutcome], float], None]
 
 
 class CacheClient:
@@ -72,11 +72,11 @@ class CacheClient:
         redirects: Redirects | None = None,
         *,
         asking: bool = False,
-    ) -> list[Outcome]:
+    ) -> list[KeyOutcome]:
         """OK for a key that is there, MISSING for one that is not."""
         moved: Redirects = {} if redirects is None else redirects
 
-        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+        def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             ask = _ASKING if asking else b""
             connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
             for key in keys:
@@ -92,11 +92,11 @@ class CacheClient:
         redirects: Redirects | None = None,
         *,
         asking: bool = False,
-    ) -> list[Outcome]:
+    ) -> list[KeyOutcome]:
         """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
         moved: Redirects = {} if redirects is None else redirects
 
-        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+        def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             leased = self._load_shared(connection, items, deadline)
             rest = [item for item, found in zip(items, leased, strict=True) if found is None]
             ask = _ASKING if asking else b""
@@ -119,11 +119,11 @@ class CacheClient:
         redirects: Redirects | None = None,
         *,
         asking: bool = False,
-    ) -> list[Outcome]:
+    ) -> list[KeyOutcome]:
         """Store each body unless its key is there already: a key names its bytes for ever."""
         moved: Redirects = {} if redirects is None else redirects
 
-        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+        def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             tail = replies.set_tail(ttl_s)
             ask = _ASKING if asking else b""
             for key, body in items:
@@ -138,9 +138,9 @@ class CacheClient:
 
     def _load_shared(
         self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
-    ) -> Sequence[Outcome | None]:
+    ) -> Sequence[KeyOutcome | None]:
         """What could be read from the node's shared memory; None for what could not."""
-        nothing: list[Outcome | None] = [None] * len(items)
+        nothing: list[KeyOutcome | None] = [None] * len(items)
         if items[0][1].nbytes < shared_memory.MIN_BYTES:
             return nothing
         now = time.monotonic()
@@ -149,7 +149,7 @@ class CacheClient:
             return nothing
         try:
             found = self._shared.load(connection, items, deadline)
-        except NotShared as exc:
+        except SharedMemoryUnavailable as exc:
             self._shared.rest(exc.reason, now)
             self.counters.add_shared(exc.reason, len(items))
             return nothing
@@ -164,7 +164,7 @@ class CacheClient:
         deadline = time.monotonic() + timeout_s
         reply: list[Any] = []
 
-        def talk(connection: Connection, _outcomes: list[Outcome], deadline: float) -> None:
+        def talk(connection: Connection, _outcomes: list[KeyOutcome], deadline: float) -> None:
             connection.send([command(*words)], deadline)
             reply.append(connection.read_value(deadline))
 
@@ -188,33 +188,33 @@ class CacheClient:
         talk: Talk,
         timeout_s: float,
         item_bytes: int = 0,
-    ) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    ) -> list[KeyOutcome]:
+        outcomes: list[KeyOutcome] = []
         if count:
             if self.breaker.allows(time.monotonic()):
                 self._attempt(talk, outcomes, time.monotonic() + timeout_s, count)
             else:
-                outcomes += [Outcome.OPEN] * count
-        moved = item_bytes * sum(outcome is Outcome.OK for outcome in outcomes)
+                outcomes += [KeyOutcome.OPEN] * count
+        moved = item_bytes * sum(outcome is KeyOutcome.OK for outcome in outcomes)
         self.counters.add(operation, outcomes, moved)
         return outcomes
 
-    def _attempt(self, talk: Talk, outcomes: list[Outcome], deadline: float, count: int) -> None:
+    def _attempt(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float, count: int) -> None:
         try:
             self._attempt_once(talk, outcomes, deadline)
         except CacheError as exc:
             self._failed(str(exc))
-            failure = _FAILURES.get(exc.reason, Outcome.ERROR)
+            failure = _FAILURES.get(exc.reason, KeyOutcome.ERROR)
         except Exception as exc:  # noqa: BLE001  (a cache may never cost a request)
             self._failed(f"{type(exc).__name__}: {exc}")
-            failure = Outcome.ERROR
+            failure = KeyOutcome.ERROR
         else:
             if self.breaker.succeeded():
                 self._tell(f"{self.address} answers again")
             return
         outcomes += [failure] * (count - len(outcomes))
 
-    def _attempt_once(self, talk: Talk, outcomes: list[Outcome], deadline: float) -> None:
+    def _attempt_once(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float) -> None:
         """A kept connection may have been cut while it lay idle (the cache was restarted), which
         says nothing about the cache now: the batch goes once more on a new one."""
         connection = self._take_idle()
@@ -231,7 +231,7 @@ class CacheClient:
         self._talk(connection, talk, outcomes, deadline)
 
     def _talk(
-        self, connection: Connection, talk: Talk, outcomes: list[Outcome], deadline: float
+        self, connection: Connection, talk: Talk, outcomes: list[KeyOutcome], deadline: float
     ) -> None:
         """Keeps the connection if all went well, closes it otherwise."""
         with self._lock:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class KeyOutcome(StrEnum):
     """What became of one key."""
 
     OK = "ok"
@@ -26,12 +26,12 @@ class Outcome(StrEnum):
 # An answer of the node, however little use; anything else says that the node is not well.
 ANSWERED = frozenset(
     {
-        Outcome.OK,
-        Outcome.MISSING,
-        Outcome.CORRUPT,
-        Outcome.UNREADABLE,
-        Outcome.REFUSED,
-        Outcome.MOVED,
+        KeyOutcome.OK,
+        KeyOutcome.MISSING,
+        KeyOutcome.CORRUPT,
+        KeyOutcome.UNREADABLE,
+        KeyOutcome.REFUSED,
+        KeyOutcome.MOVED,
     }
 )
 
@@ -49,7 +49,7 @@ class Counters:
     changes: int = 0  # goes up with every batch: whether it is worth looking again
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, operation: str, outcomes: Iterable[Outcome], byte_count: int) -> None:
+    def add(self, operation: str, outcomes: Iterable[KeyOutcome], byte_count: int) -> None:
         with self._lock:
             for outcome in outcomes:
                 name = (operation, outcome.value)

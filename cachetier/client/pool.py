@@ -19,7 +19,7 @@ from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect
 from cachetier.client.membership import Membership
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import ANSWERED, Counters, Outcome
+from cachetier.client.outcomes import ANSWERED, Counters, KeyOutcome
 from cachetier.client.replies import Redirects
 
 _THREADS = 16
@@ -28,7 +28,7 @@ _MAX_HOPS = 3
 
 Items = Sequence[tuple[bytes, memoryview]]
 # (node, places in the batch, seconds, where the node sent us instead, whether ASKING) -> outcomes
-_Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[Outcome]]
+_Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutcome]]
 
 
 class CachePool:
@@ -53,42 +53,42 @@ class CachePool:
         """The name of the node asked first for this key; "" while none is known."""
         return self._members.place(key, 0)
 
-    def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[Outcome]:
+    def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[KeyOutcome]:
         """OK for a key that is there, MISSING for one that is not."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[Outcome]:
+        ) -> list[KeyOutcome]:
             return node.exists([keys[i] for i in places], left_s, moved, asking=asking)
 
         outcomes = self._first_copy_that_has(keys, call, timeout_s)
         self.counters.add("lookup", outcomes, 0)
         return outcomes
 
-    def load(self, items: Items, timeout_s: float) -> list[Outcome]:
+    def load(self, items: Items, timeout_s: float) -> list[KeyOutcome]:
         """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[Outcome]:
+        ) -> list[KeyOutcome]:
             return node.load([items[i] for i in places], left_s, moved, asking=asking)
 
         outcomes = self._first_copy_that_has([key for key, _ in items], call, timeout_s)
         self.counters.add("load", outcomes, _ok_bytes(items, outcomes))
         return outcomes
 
-    def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[Outcome]:
+    def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[KeyOutcome]:
         """Store each body, on every node it belongs to, unless its key is there already. OK if one
         node took it: a copy less is a risk, not a loss."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
-        ) -> list[Outcome]:
+        ) -> list[KeyOutcome]:
             return node.store([items[i] for i in places], ttl_s, left_s, moved, asking=asking)
 
         keys = [key for key, _ in items]
         deadline = time.monotonic() + timeout_s
-        outcomes = [Outcome.NO_NODE] * len(items)
+        outcomes = [KeyOutcome.NO_NODE] * len(items)
         for rank in range(self.nodes.replicas):
             got = self._at_rank(keys, list(range(len(keys))), rank, call, self._share(deadline))
             outcomes = [_better(was, now) for was, now in zip(outcomes, got, strict=True)]
@@ -124,10 +124,10 @@ class CachePool:
     # -- a batch over the nodes ----------------------------------------------------------------
     def _first_copy_that_has(
         self, keys: Sequence[bytes], call: _Call, timeout_s: float
-    ) -> list[Outcome]:
+    ) -> list[KeyOutcome]:
         """From the first node; what it has not, from the second if there is one."""
         deadline = time.monotonic() + timeout_s
-        outcomes = [Outcome.NO_NODE] * len(keys)
+        outcomes = [KeyOutcome.NO_NODE] * len(keys)
         waiting = list(range(len(keys)))
         copies = self.nodes.replicas
         for rank in range(copies):
@@ -135,14 +135,14 @@ class CachePool:
             found = self._at_rank(keys, waiting, rank, call, share)
             for place, outcome in zip(waiting, found, strict=True):
                 outcomes[place] = _better(outcomes[place], outcome)
-            waiting = [place for place in waiting if outcomes[place] is not Outcome.OK]
+            waiting = [place for place in waiting if outcomes[place] is not KeyOutcome.OK]
             if not waiting:
                 break
         return outcomes
 
     def _at_rank(
         self, keys: Sequence[bytes], places: list[int], rank: int, call: _Call, timeout_s: float
-    ) -> list[Outcome]:
+    ) -> list[KeyOutcome]:
         """Outcomes in the order of `places`; follows a cluster's redirections."""
         deadline = time.monotonic() + timeout_s
         clients = self._members.clients()
@@ -151,7 +151,7 @@ class CachePool:
             name = self._members.place(keys[place], rank)
             if name in clients:
                 parts.setdefault((name, False), []).append(place)
-        outcomes = dict.fromkeys(places, Outcome.NO_NODE)
+        outcomes = dict.fromkeys(places, KeyOutcome.NO_NODE)
         for _hop in range(_MAX_HOPS):
             moved: Redirects = {}
             self._side_by_side(parts, call, deadline, outcomes, moved)
@@ -165,12 +165,12 @@ class CachePool:
         parts: dict[tuple[str, bool], list[int]],
         call: _Call,
         deadline: float,
-        outcomes: dict[int, Outcome],
+        outcomes: dict[int, KeyOutcome],
         moved: Redirects,
     ) -> None:
         """Every node's part at once: the last on this thread, the others on ours."""
         clients = self._members.clients()
-        waiting: list[tuple[list[int], Future[list[Outcome]]]] = []
+        waiting: list[tuple[list[int], Future[list[KeyOutcome]]]] = []
         here: tuple[CacheClient, list[int], bool] | None = None
         for (name, asking), places in parts.items():
             node = clients.get(name)
@@ -196,10 +196,10 @@ class CachePool:
         part: tuple[CacheClient, list[int], bool],
         deadline: float,
         moved: Redirects,
-    ) -> Future[list[Outcome]] | None:
+    ) -> Future[list[KeyOutcome]] | None:
         node, places, asking = part
 
-        def work() -> list[Outcome]:
+        def work() -> list[KeyOutcome]:
             return call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
 
         assert self._threads is not None  # one node alone has one part
@@ -226,23 +226,23 @@ class CachePool:
         return max(deadline - time.monotonic(), 0.0)
 
 
-def _result(job: Future[list[Outcome]], count: int) -> list[Outcome]:
+def _result(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
     try:
         return job.result()
     except CancelledError:
-        return [Outcome.ERROR] * count
+        return [KeyOutcome.ERROR] * count
 
 
-def _better(first: Outcome, second: Outcome) -> Outcome:
+def _better(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:
     """Of two copies: well if one is; else what the first said, unless it was not there to ask."""
-    if second is Outcome.OK or first is Outcome.NO_NODE:
+    if second is KeyOutcome.OK or first is KeyOutcome.NO_NODE:
         return second
     return first
 
 
-def _ok_bytes(items: Items, outcomes: Sequence[Outcome]) -> int:
+def _ok_bytes(items: Items, outcomes: Sequence[KeyOutcome]) -> int:
     return sum(
         view.nbytes
         for (_, view), outcome in zip(items, outcomes, strict=True)
-        if outcome is Outcome.OK
+        if outcome is KeyOutcome.OK
     )

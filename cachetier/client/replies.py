@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cachetier.client.cluster import Redirect, read_redirect
 from cachetier.client.connection import BrokenError, Connection, ReplyError
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.wire import envelope
 
 # Longer than any reply that is not ours may be before the connection is dropped instead of read.
@@ -25,7 +25,7 @@ _ABOUT_THE_NODE = (
 )
 
 # What the envelope says of a body which came whole.
-INTACT = {True: Outcome.OK, False: Outcome.CORRUPT, None: Outcome.UNREADABLE}
+INTACT = {True: KeyOutcome.OK, False: KeyOutcome.CORRUPT, None: KeyOutcome.UNREADABLE}
 
 # Where a cluster's node sent us for a key; filled by the readers below.
 Redirects = dict[bytes, Redirect]
@@ -33,32 +33,32 @@ Redirects = dict[bytes, Redirect]
 
 def exists_reply(
     connection: Connection, key: bytes, redirects: Redirects, deadline: float
-) -> Outcome:
+) -> KeyOutcome:
     try:
-        return Outcome.OK if connection.read_integer(deadline) else Outcome.MISSING
+        return KeyOutcome.OK if connection.read_integer(deadline) else KeyOutcome.MISSING
     except ReplyError as exc:
         return _refusal(exc, key, redirects)
 
 
 def store_reply(
     connection: Connection, key: bytes, redirects: Redirects, deadline: float
-) -> Outcome:
+) -> KeyOutcome:
     try:
         connection.read_ok(deadline)  # False: it was there already, which is as good
     except ReplyError as exc:
         return _refusal(exc, key, redirects)
-    return Outcome.OK
+    return KeyOutcome.OK
 
 
 def load_reply(
     connection: Connection, key: bytes, target: memoryview, redirects: Redirects, deadline: float
-) -> Outcome:
+) -> KeyOutcome:
     try:
         length = connection.read_bulk_length(deadline)
     except ReplyError as exc:
         return _refusal(exc, key, redirects)
     if length < 0:
-        return Outcome.MISSING
+        return KeyOutcome.MISSING
     if length > _MAX_SKIP and length != envelope.HEADER_BYTES + target.nbytes:
         raise BrokenError(f"a value of {length} bytes where {target.nbytes} were expected")
     header = bytearray(min(length, envelope.HEADER_BYTES))
@@ -67,22 +67,22 @@ def load_reply(
     if envelope.expected_length(header, key) != rest or rest != target.nbytes:
         connection.skip(rest, deadline)
         connection.end_bulk(deadline)
-        return Outcome.CORRUPT
+        return KeyOutcome.CORRUPT
     connection.read_into(target, deadline)
     connection.end_bulk(deadline)
     return INTACT[envelope.is_intact(header, target)]
 
 
-def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> Outcome:
+def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOutcome:
     """An answered error is about this value (full, too large), unless it is about the node."""
     text = str(exc)
     if text.startswith(_ABOUT_THE_NODE):
         raise BrokenError(text) from None
     redirect = read_redirect(text)
     if redirect is None:
-        return Outcome.REFUSED
+        return KeyOutcome.REFUSED
     redirects[key] = redirect
-    return Outcome.MOVED
+    return KeyOutcome.MOVED
 
 
 def set_head(key: bytes, body: memoryview, words: int) -> bytes:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cachetier.client.connection import Connection, ReplyError, command
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.replies import INTACT
 from cachetier.wire import arena, envelope
 
@@ -48,7 +48,7 @@ REASONS = (READ, UNKNOWN, OFF, AWAY, STALE, DENIED, BROKEN, NOT_THERE)
 Item = tuple[bytes, memoryview]
 
 
-class NotShared(Exception):
+class SharedMemoryUnavailable(Exception):
     """`reason` is one of REASONS."""
 
     def __init__(self, reason: str) -> None:
@@ -90,14 +90,16 @@ class SharedMemory:
 
     def load(
         self, connection: Connection, items: Sequence[Item], deadline: float
-    ) -> list[Outcome | None]:
+    ) -> list[KeyOutcome | None]:
         """An outcome a key; None for what must come over the socket. NotShared if all must."""
         milliseconds = b"%d" % (_LEASE_S * 1000)
         connection.send([command(b"LEASE", milliseconds, *(key for key, _ in items))], deadline)
         try:
             lease = read_lease(connection.read_value(deadline), len(items))
         except ReplyError as exc:
-            raise NotShared(UNKNOWN if "unknown command" in str(exc).lower() else OFF) from None
+            raise SharedMemoryUnavailable(
+                UNKNOWN if "unknown command" in str(exc).lower() else OFF
+            ) from None
         try:
             with self._arena(lease) as opened:
                 return [
@@ -132,20 +134,20 @@ class _Arena:
 
     def __init__(self, folder: Path, lease: Lease) -> None:
         if "/" in lease.name or lease.name.startswith(".") or not lease.name:
-            raise NotShared(BROKEN)
+            raise SharedMemoryUnavailable(BROKEN)
         self.token = lease.token
         self._lock = threading.Lock()
         self._users = 1
         try:
             self.fd = os.open(folder / lease.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            raise NotShared(AWAY) from None
+            raise SharedMemoryUnavailable(AWAY) from None
         except OSError:
-            raise NotShared(DENIED) from None
+            raise SharedMemoryUnavailable(DENIED) from None
         header = arena.unpack(os.pread(self.fd, arena.HEADER_BYTES, 0))
         if header is None or header.token != lease.token:
             os.close(self.fd)
-            raise NotShared(STALE)
+            raise SharedMemoryUnavailable(STALE)
 
     def enter(self) -> None:
         with self._lock:
@@ -168,7 +170,7 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
     """The value's outcome; `target` is filled by it."""
     header = bytearray(envelope.HEADER_BYTES)
     if sum(length for _, length in runs) != len(header) + target.nbytes:
-        return Outcome.CORRUPT
+        return KeyOutcome.CORRUPT
     waiting = [memoryview(header), target]
     for offset, length in runs:
         while length:
@@ -182,7 +184,7 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
             offset, length = offset + count, length - count
             _drop(waiting, count)
     if envelope.expected_length(header, key) != target.nbytes:
-        return Outcome.CORRUPT
+        return KeyOutcome.CORRUPT
     return INTACT[envelope.is_intact(header, target)]
 
 
@@ -213,7 +215,7 @@ def read_lease(reply: Any, keys: int) -> Lease:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
             runs = tuple(_runs(place) for place in places)
             return Lease(number, name.decode(errors="replace"), token, runs)
-    raise NotShared(BROKEN)
+    raise SharedMemoryUnavailable(BROKEN)
 
 
 def _runs(place: Any) -> tuple[tuple[int, int], ...] | None:
@@ -227,7 +229,7 @@ def _runs(place: Any) -> tuple[tuple[int, int], ...] | None:
                     case [int(offset), int(part)] if offset >= 0 and part > 0:
                         found.append((offset, part))
                     case _:
-                        raise NotShared(BROKEN)
+                        raise SharedMemoryUnavailable(BROKEN)
             if sum(part for _, part in found) == length:
                 return tuple(found)
-    raise NotShared(BROKEN)
+    raise SharedMemoryUnavailable(BROKEN)

@@ -15,7 +15,7 @@ from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.arena import ArenaError
 from cachetier.engine.memory.size_file import MemoryFile
 from cachetier.engine.node import Node
-from cachetier.engine.server import Server
+from cachetier.engine.server import NodeServer
 
 log = logging.getLogger("cachetier.engine")
 
@@ -26,7 +26,7 @@ _GRACE_S = 3.0
 async def serve(config: Config) -> None:
     """Runs until told to stop; a second signal does not wait for the grace."""
     node = Node(config)
-    server = Server(node)
+    server = NodeServer(node)
     stop = asyncio.Event()
     hurry = asyncio.Event()
 

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cachetier.engine import admin_json
 from cachetier.engine.admin_orders import Orders
-from cachetier.engine.config import Place
-from cachetier.engine.net.listener import TlsDoor
+from cachetier.engine.config import ListenAddress
+from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
 from console.processkit import listener
@@ -55,17 +55,17 @@ class AdminServer:
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
         self._orders = Orders(node, on_drain)
-        self._listener: asyncio.Server | TlsDoor | None = None
+        self._listener: asyncio.Server | TlsListener | None = None
         self._is_local = True
 
     @property
     def port(self) -> int:
         assert self._listener is not None
-        if isinstance(self._listener, TlsDoor):
+        if isinstance(self._listener, TlsListener):
             return self._listener.port
         return int(self._listener.sockets[0].getsockname()[1])
 
-    async def start(self, place: Place) -> None:
+    async def start(self, place: ListenAddress) -> None:
         """With TLS as the clients have it, but for certificates of theirs: probes have none."""
         node, guards = self._node, self._node.config.guards
         self._is_local = place.is_local
@@ -76,7 +76,7 @@ class AdminServer:
             return
         live = LiveContext(guards.tls, node.counters.handshake_failed, certificates_optional=True)
         node.tls_contexts.append(live)
-        self._listener = TlsDoor(live, self._connection, node.counters.turned_away)
+        self._listener = TlsListener(live, self._connection, node.counters.turned_away)
         await self._listener.open(place)
 
     def _connection(self) -> asyncio.StreamReaderProtocol:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from cachetier.engine import handover
 from cachetier.engine.config import MIB, parse_size
 from cachetier.engine.errors import ConfigError
-from cachetier.engine.net.access import Verdict
+from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.node import Node
 from cachetier.engine.store import Declined
 
@@ -78,13 +78,13 @@ class Orders:
         # As for clients: a user who may log in, this password.
         now = time.monotonic()
         verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
-        if verdict is Verdict.LOCKED:
+        if verdict is LoginVerdict.LOCKED:
             wait = node.gate.wait_s(host, now)
             text = (
                 f"wrong password, and too many of them: the next in {wait} s; the right one at once"
             )
             raise OrderError(429, "locked", text, "authorization")
-        if verdict is not Verdict.OK:
+        if verdict is not LoginVerdict.OK:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
             raise OrderError(401, "unauthorized", text, "authorization")
 

@@ -29,7 +29,7 @@ MIN_MEMORY = MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListenAddress:
     """An address to listen on; port 0 lets the system choose."""
 
     host: str
@@ -59,10 +59,10 @@ class Config:
     """`memory_bytes` bounds what is stored, accounted to the byte; what is being received may take
     `receiving_bytes` more. `pool` labels the metrics."""
 
-    listen: Place
+    listen: ListenAddress
     memory_bytes: int
     memory_file: str = ""
-    admin: Place | None = None
+    admin: ListenAddress | None = None
     # At the start: the file is read again when it changes (see passwords).
     passwords: tuple[str, ...] = field(default=(), repr=False)
     password_file: str = ""
@@ -115,12 +115,12 @@ def read_memory_file(path: str) -> str:
         raise ConfigError(f"--memory @{path} cannot be read: {why}") from None
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> ListenAddress:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"{text!r} is not an address: write for example 127.0.0.1:6400")
-    return Place(host, int(port))
+    return ListenAddress(host, int(port))
 
 
 def parse(argv: Sequence[str]) -> Config:

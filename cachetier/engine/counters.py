@@ -12,8 +12,8 @@ from typing import Final
 
 from cachetier.engine.disk.counters import DiskUsage
 from cachetier.engine.net import timeouts
-from cachetier.engine.net.access import Verdict
-from cachetier.engine.store import EvictionReason, Usage
+from cachetier.engine.net.access import LoginVerdict
+from cachetier.engine.store import EvictionReason, StoreUsage
 from cachetier.wire.commands import OPERATIONS
 from console.processkit.listener import HANDSHAKE_REASONS
 from console.processkit.metrics import Histogram, escape
@@ -57,7 +57,7 @@ class Counters:
         self.ages = Histogram(_AGES)
         self.rejected = dict.fromkeys(REJECTIONS, 0)
         self.integrity_failures = 0
-        self.logins = dict.fromkeys(Verdict, 0)
+        self.logins = dict.fromkeys(LoginVerdict, 0)
         self.closed = dict.fromkeys(CLOSED, 0)
         self.handshakes = dict.fromkeys(HANDSHAKE_REASONS, 0)
         self.connections = 0
@@ -87,7 +87,7 @@ class Counters:
         return sum(self.hits.values()), sum(self.lookups.values())
 
     # -- as text -------------------------------------------------------------------------------
-    def render(self, usage: Usage, disk: DiskUsage | None = None, *, up: bool) -> str:
+    def render(self, usage: StoreUsage, disk: DiskUsage | None = None, *, up: bool) -> str:
         lines: list[str] = []
         for family in (self._operation_lines, self._block_lines, self._door_lines):
             lines.extend(family())
@@ -164,8 +164,8 @@ class Counters:
             {f'reason="{reason}"': n for reason, n in self.handshakes.items()},
         )
 
-    def _state_lines(self, usage: Usage, disk: DiskUsage | None, up: bool) -> Iterable[str]:
-        media: dict[str, Usage | DiskUsage] = {"memory": usage}
+    def _state_lines(self, usage: StoreUsage, disk: DiskUsage | None, up: bool) -> Iterable[str]:
+        media: dict[str, StoreUsage | DiskUsage] = {"memory": usage}
         if disk is not None:
             media["nvme"] = disk
         used = {f'medium="{name}"': one.used_bytes for name, one in media.items()}

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from cachetier.client.rendezvous import Rendezvous
-from cachetier.engine.config import Place, parse_place
+from cachetier.engine.config import ListenAddress, parse_place
 from cachetier.engine.net.peer import Peer, PeerError, Piece, command, tls_for_peers
 from cachetier.engine.store import Hold
 
@@ -40,7 +40,7 @@ class AlreadyError(Exception):
     """A node hands over to one set of peers at a time."""
 
 
-class Outcome(StrEnum):
+class HandoverOutcome(StrEnum):
     """What became of one value."""
 
     HANDED = "handed"
@@ -51,7 +51,7 @@ class Outcome(StrEnum):
     LOST = "lost"  # the peer went away
 
 
-class State(StrEnum):
+class HandoverState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -72,10 +72,12 @@ class _Lane:
 class Handover:
     """One of them; `run` once. The task that runs it may be cancelled at any time."""
 
-    def __init__(self, node: Node, places: Sequence[Place], rate: int = DEFAULT_RATE) -> None:
-        self.state = State.RUNNING
+    def __init__(
+        self, node: Node, places: Sequence[ListenAddress], rate: int = DEFAULT_RATE
+    ) -> None:
+        self.state = HandoverState.RUNNING
         self.problem = ""
-        self.counts = dict.fromkeys(Outcome, 0)
+        self.counts = dict.fromkeys(HandoverOutcome, 0)
         self.bytes = 0
         self._node = node
         self._rate = rate
@@ -102,17 +104,17 @@ class Handover:
             for lane in self._lanes.values():
                 await self._send(lane)
             problems = [lane.problem for lane in self._lanes.values() if lane.problem]
-            self.state = State.FAILED if problems else State.DONE
+            self.state = HandoverState.FAILED if problems else HandoverState.DONE
             self.problem = "; ".join(problems)
         except PeerError as exc:
-            self.state, self.problem = State.FAILED, str(exc)
+            self.state, self.problem = HandoverState.FAILED, str(exc)
         except asyncio.CancelledError:
-            self.state, self.problem = State.FAILED, "the node stopped"
+            self.state, self.problem = HandoverState.FAILED, "the node stopped"
             raise
         finally:
             for lane in self._lanes.values():
                 await lane.peer.close()
-            level = logging.INFO if self.state is State.DONE else logging.WARNING
+            level = logging.INFO if self.state is HandoverState.DONE else logging.WARNING
             log.log(level, "handover %s: %s", self.state.value, self.facts())
 
     async def _open(self) -> None:
@@ -131,11 +133,11 @@ class Handover:
         lane = self._lanes[self._placing.place(key)[0]]
         facts = self._node.store.peek(key, time.monotonic())
         if facts is None or facts.on_disk:
-            self.counts[Outcome.GONE] += 1
+            self.counts[HandoverOutcome.GONE] += 1
         elif lane.problem:
-            self.counts[Outcome.LOST] += 1
+            self.counts[HandoverOutcome.LOST] += 1
         elif lane.budget < facts.cost:
-            self.counts[Outcome.FULL] += 1
+            self.counts[HandoverOutcome.FULL] += 1
         else:
             lane.budget -= facts.cost
             lane.keys.append(key)
@@ -159,7 +161,7 @@ class Handover:
             for key, answer in zip(holds, answers, strict=True):
                 self._note(lane, answer, holds[key].length)
         except PeerError as exc:
-            self.counts[Outcome.LOST] += len(keys) - (self._settled() - known)
+            self.counts[HandoverOutcome.LOST] += len(keys) - (self._settled() - known)
             lane.problem = str(exc)
         finally:
             for hold in holds.values():
@@ -174,7 +176,7 @@ class Handover:
         asked = [command(b"STRLEN", key) for key in keys]
         lengths = await lane.peer.ask(asked, len(asked))
         missing = [key for key, length in zip(keys, lengths, strict=True) if length == "0"]
-        self.counts[Outcome.THERE] += len(keys) - len(missing)
+        self.counts[HandoverOutcome.THERE] += len(keys) - len(missing)
         return missing
 
     def _take(self, key: bytes, holds: dict[bytes, Hold], pieces: list[Piece]) -> None:
@@ -183,7 +185,7 @@ class Handover:
         left = self._node.store.ttl(key, now)
         value = self._node.store.look(key, now)
         if left is None or not isinstance(value, Hold):
-            self.counts[Outcome.GONE] += 1
+            self.counts[HandoverOutcome.GONE] += 1
             if value is not None:
                 value.release()
             return
@@ -196,13 +198,13 @@ class Handover:
 
     def _note(self, lane: _Lane, answer: str, length: int) -> None:
         if answer == "OK":
-            self.counts[Outcome.HANDED] += 1
+            self.counts[HandoverOutcome.HANDED] += 1
             self.bytes += length
             lane.refusals = 0
         elif answer == "-1":  # somebody stored it since we asked
-            self.counts[Outcome.THERE] += 1
+            self.counts[HandoverOutcome.THERE] += 1
         else:
-            self.counts[Outcome.REFUSED] += 1
+            self.counts[HandoverOutcome.REFUSED] += 1
             lane.refusals += 1
             if lane.refusals >= _TOO_MANY_REFUSALS:
                 lane.problem = f"{lane.peer.place} refuses value after value: {answer[1:200]}"
@@ -216,7 +218,7 @@ def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
     """Start handing over to `to` (HOST:PORT, several with commas between), written as clients
     write these nodes, since keys are placed by name. Raises ConfigError, or AlreadyError."""
     places = [parse_place(text.strip()) for text in to.split(",")]
-    if node.handover is not None and node.handover.state is State.RUNNING:
+    if node.handover is not None and node.handover.state is HandoverState.RUNNING:
         raise AlreadyError("this node is handing over already: GET /stats says how far it is")
     node.handover = Handover(node, places, rate)
     node.handover_task = asyncio.get_running_loop().create_task(node.handover.run())
@@ -225,12 +227,12 @@ def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
 
 def metric_lines(pool: str, handover: Handover | None) -> list[str]:
     """`pool` is escaped already. Zeros where nothing was handed over."""
-    counts = handover.counts if handover is not None else dict.fromkeys(Outcome, 0)
+    counts = handover.counts if handover is not None else dict.fromkeys(HandoverOutcome, 0)
     name = "emberline_l2_handover_values_total"
     lines = [
         f"# HELP {name} Values this node was to hand to peers, by what became of them.",
         f"# TYPE {name} counter",
-        *(f'{name}{{pool="{pool}",result="{one.value}"}} {counts[one]}' for one in Outcome),
+        *(f'{name}{{pool="{pool}",result="{one.value}"}} {counts[one]}' for one in HandoverOutcome),
     ]
     name = "emberline_l2_handover_bytes_total"
     byte_count = handover.bytes if handover is not None else 0

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
 from cachetier.engine.disk.counters import render as disk_lines
-from cachetier.engine.disk.health import State
+from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover
 from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.memory import share_metrics
-from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.arena import Arena, NoRoomError
 from cachetier.engine.memory.census import Census
 from cachetier.engine.memory.leases import Leases
@@ -38,7 +38,7 @@ from cachetier.wire.envelope import namespace_of
 from console.processkit.metrics import escape
 
 if TYPE_CHECKING:
-    from cachetier.engine.net.session import Session
+    from cachetier.engine.net.session import ClientSession
 
 VERSION = "0.1.0"
 # Walks (SCAN) that may be under way at once; an older one is forgotten.
@@ -53,7 +53,7 @@ _DISK_POLL_S = 0.005
 log = logging.getLogger(__name__)
 
 
-class Calls:
+class CallCounts:
     """Of one command, as INFO COMMANDSTATS tells them."""
 
     __slots__ = ("count", "failed", "seconds")
@@ -72,7 +72,7 @@ class Node:
         self.census = Census()
         self.shm_off = "" if config.shm else "not asked for"  # why readers here must copy
         self.policy = make(config.policy, config.memory_bytes)
-        self.admission = Admission(self._capacity_bytes) if config.admission else None
+        self.admission = NamespaceAdmission(self._capacity_bytes) if config.admission else None
         self.disk = _open_disk(config)
         self.store = MemoryStore(
             config.memory_bytes,
@@ -84,8 +84,8 @@ class Node:
             lower=self.disk,
         )
         self.leases = Leases()
-        self.sessions: dict[int, Session] = {}
-        self.calls = {name: Calls() for name in TABLE}
+        self.sessions: dict[int, ClientSession] = {}
+        self.calls = {name: CallCounts() for name in TABLE}
         guards = config.guards
         self.gate = Gatekeeper(guards.users, config.passwords, guards.login_failures)
         self.password_file = PasswordFile(config.password_file, config.passwords)
@@ -195,7 +195,7 @@ class Node:
     def disk_trouble(self) -> str:
         """A line for people when the disk is not used as it should be; the node works without."""
         disk = None if self.disk is None else self.disk.usage()
-        if disk is None or disk.state is State.OK:
+        if disk is None or disk.state is DiskState.OK:
             return ""
         return f"disk {disk.state.value}: {disk.reason}\n"
 

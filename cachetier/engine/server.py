@@ -17,9 +17,15 @@ from typing import cast
 
 from cachetier.engine.commands import clients, connection, leases, manual, scan, values
 from cachetier.engine.commands import node as commands_node
-from cachetier.engine.net.listener import Door, TlsDoor
-from cachetier.engine.net.session import Session
-from cachetier.engine.net.sockets import HIGH_WATER, LOW_WATER, Client, SocketClient, introduce
+from cachetier.engine.net.listener import Listener, TlsListener
+from cachetier.engine.net.session import ClientSession
+from cachetier.engine.net.sockets import (
+    HIGH_WATER,
+    LOW_WATER,
+    ClientSocket,
+    SocketClient,
+    introduce,
+)
 from cachetier.engine.net.timeouts import overdue
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
@@ -45,11 +51,11 @@ _SECOND_LOOK_S = 0.02
 class ClientProtocol(asyncio.BufferedProtocol):
     """Glue between one transport and one Session: for TLS, where every byte is copied anyway."""
 
-    def __init__(self, node: Node, clients: set[Client]) -> None:
+    def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
         self._node = node
         self._clients = clients
         self._transport: asyncio.Transport | None = None
-        self._session: Session | None = None
+        self._session: ClientSession | None = None
         self._paused = False
         self._resting = False  # a reply waits for the disk
         self._waiting_op = ""
@@ -65,7 +71,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.write(turned_away)
             self._transport.close()
             return
-        self._session = Session(self._node, self, HANDLERS)
+        self._session = ClientSession(self._node, self, HANDLERS)
         ends = (transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
         introduce(self._session, *ends, self._transport.abort)
         self._node.sessions[self._session.id] = self._session
@@ -112,7 +118,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def leave_if_broken(self) -> None:
         """A transport notices by itself."""
 
-    def _serve(self, session: Session) -> None:
+    def _serve(self, session: ClientSession) -> None:
         session.feed()
         if session.closing and self._transport is not None:
             self._transport.close()
@@ -184,13 +190,13 @@ def _no_delay(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5)
 
 
-class Server:
+class NodeServer:
     """Listens once started; `port` is what the system chose if 0 was asked for."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._clients: set[Client] = set()
-        self._door: Door | None = None
+        self._clients: set[ClientSocket] = set()
+        self._door: Listener | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -206,9 +212,9 @@ class Server:
             counters = self._node.counters
             live = LiveContext(tls, counters.handshake_failed)
             self._node.tls_contexts.append(live)
-            self._door = TlsDoor(live, self._client, counters.turned_away)
+            self._door = TlsListener(live, self._client, counters.turned_away)
         else:
-            self._door = Door(self._take)
+            self._door = Listener(self._take)
         await self._door.open(listen)
         self._sweeper = loop.create_task(self._sweep())
 

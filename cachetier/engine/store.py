@@ -34,7 +34,7 @@ class EvictionReason(StrEnum):
     QUOTA = "quota"  # its namespace needed room within its own share
 
 
-class Reason(StrEnum):
+class DeclineReason(StrEnum):
     """Why a store declined a value. The first two are no failures: a condition was not met."""
 
     EXISTS = "exists"  # asked for a key that is absent
@@ -47,7 +47,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    reason: Reason
+    reason: DeclineReason
     detail: str = ""  # for the client's eyes: the numbers, and the remedy
 
 
@@ -119,7 +119,7 @@ class DiskValue(Protocol):
     def release(self) -> None: ...
 
 
-class Room(Protocol):
+class WriteReservation(Protocol):
     """A place for one value that is being received. Ends by exactly one of `commit` or `abandon`;
     a second end is harmless."""
 
@@ -139,7 +139,7 @@ class Room(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StoreFacts:
     """What is known of a value without touching it; `cost` is what it takes of the capacity."""
 
     length: int
@@ -148,7 +148,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class StoreUsage:
     """`used_bytes` counts everything that takes room: entries, values being received, and values
     which left but are still held by a reader (`held_bytes` of it)."""
 
@@ -164,7 +164,7 @@ class Store(Protocol):
         """The value, pinned, counted as a use. The caller must release it."""
         ...
 
-    def peek(self, key: bytes, now: float) -> Facts | None:
+    def peek(self, key: bytes, now: float) -> StoreFacts | None:
         """What is known of it, not counted as a use."""
         ...
 
@@ -172,7 +172,9 @@ class Store(Protocol):
         """Whether the key is there, counted as a use."""
         ...
 
-    def room(self, key: bytes, length: int, now: float, condition: Condition) -> Room | Declined:
+    def room(
+        self, key: bytes, length: int, now: float, condition: Condition
+    ) -> WriteReservation | Declined:
         """A place to receive a value of exactly `length` bytes; makes room by evicting. ALWAYS
         where the condition is not known yet: `commit` is told it again."""
         ...
@@ -213,7 +215,7 @@ class Store(Protocol):
         """Drop everything, or one namespace's; how many were."""
         ...
 
-    def usage(self) -> Usage: ...
+    def usage(self) -> StoreUsage: ...
 
     def resize(self, capacity_bytes: int, now: float) -> Declined | None:
         """Evicts what no longer fits. What readers hold leaves when they release it, so that
@@ -256,7 +258,7 @@ class Lower(Protocol):
         ...
 
     def find(self, key: bytes, now: float) -> Hold | DiskValue | None: ...
-    def peek(self, key: bytes, now: float) -> Facts | None: ...
+    def peek(self, key: bytes, now: float) -> StoreFacts | None: ...
     def ttl(self, key: bytes, now: float) -> float | None: ...
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool: ...
     def walk(self) -> Iterator[bytes]: ...

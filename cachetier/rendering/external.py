@@ -10,7 +10,7 @@ from typing import Any
 
 from cachetier.client.node_list import Nodes
 from cachetier.rendering import sizes
-from cachetier.rendering.spec import CacheSpec, File, Rendered, RenderError, Volume
+from cachetier.rendering.spec import CacheSpec, Rendered, RenderedFile, RenderError, Volume
 
 # Every worker must hash alike, else none finds what another stored.
 _SEED = {"PYTHONHASHSEED": "0"}
@@ -124,17 +124,19 @@ def mooncake(spec: CacheSpec) -> Rendered:
     return Rendered(
         args=_transfer({"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both"}),
         env=_SEED | {"MOONCAKE_CONFIG_PATH": f"{{dir}}/{_MOONCAKE}"},
-        files=(File(_MOONCAKE, json.dumps(content, indent=2) + "\n"),),
+        files=(RenderedFile(_MOONCAKE, json.dumps(content, indent=2) + "\n"),),
         memory_bytes=total,
         sizes=lines,
     )
 
 
-def _settings(values: dict[str, Any], *, in_yaml: bool) -> tuple[dict[str, str], tuple[File, ...]]:
+def _settings(
+    values: dict[str, Any], *, in_yaml: bool
+) -> tuple[dict[str, str], tuple[RenderedFile, ...]]:
     """LMCache reads LMCACHE_<KEY>, or one YAML file (of which JSON values are a part)."""
     if in_yaml:
         text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
-        return {"LMCACHE_CONFIG_FILE": f"{{dir}}/{_YAML}"}, (File(_YAML, text),)
+        return {"LMCACHE_CONFIG_FILE": f"{{dir}}/{_YAML}"}, (RenderedFile(_YAML, text),)
     env = {
         f"LMCACHE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
         for name, value in values.items()

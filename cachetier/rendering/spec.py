@@ -79,7 +79,7 @@ class CacheSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class RenderedFile:
     """In the worker's own folder, which `{dir}` stands for."""
 
     name: str
@@ -104,7 +104,7 @@ class Rendered:
     args: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, str] = field(default_factory=dict)
-    files: tuple[File, ...] = ()
+    files: tuple[RenderedFile, ...] = ()
     volumes: tuple[Volume, ...] = ()
     companion: tuple[str, ...] = ()
     memory_bytes: int = 0

@@ -18,7 +18,7 @@ DEFAULT_TIER = "default"
 """The tier which every endpoint with `tieredstorage` shares."""
 
 
-class Phase(StrEnum):
+class TierPhase(StrEnum):
     PENDING = "Pending"
     PROVISIONING = "Provisioning"
     READY = "Ready"
@@ -27,7 +27,7 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
-class Reason(StrEnum):
+class TierReason(StrEnum):
     ACCEPTED = "Accepted"
     STARTING_NODES = "StartingNodes"
     REPLACING_NODES = "ReplacingNodes"
@@ -38,32 +38,34 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    phase: Phase
+class TierVerdict:
+    phase: TierPhase
     reason: str
     message: str
 
 
 def judge(
     seen: Observation, spec_hash: str, *, wanted: int, was_ready: bool, deleting: bool
-) -> Verdict:
+) -> TierVerdict:
     """`was_ready`: the tier has served since its present generation or an earlier one."""
     if deleting:
         left = len(seen.replicas)
-        return Verdict(Phase.DELETING, Reason.STOPPING_NODES, f"{left} left to stop.")
+        return TierVerdict(TierPhase.DELETING, TierReason.STOPPING_NODES, f"{left} left to stop.")
     current = len(seen.ready(spec_hash))
     if current >= wanted:
-        return Verdict(Phase.READY, Reason.SERVING, "")
+        return TierVerdict(TierPhase.READY, TierReason.SERVING, "")
     broken = [r for r in seen.replicas if r.state in (ReplicaState.BACKOFF, ReplicaState.EXITED)]
     outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
     if outdated:
         text = f"{outdated[0].name} restarts with its new settings."
-        return Verdict(_between(was_ready), Reason.REPLACING_NODES, text)
+        return TierVerdict(_between(was_ready), TierReason.REPLACING_NODES, text)
     if broken:
         text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()
-        return Verdict(_between(was_ready), Reason.NODE_RESTARTING, text)
-    return Verdict(_between(was_ready), Reason.STARTING_NODES, f"{current} of {wanted} ready.")
+        return TierVerdict(_between(was_ready), TierReason.NODE_RESTARTING, text)
+    return TierVerdict(
+        _between(was_ready), TierReason.STARTING_NODES, f"{current} of {wanted} ready."
+    )
 
 
-def _between(was_ready: bool) -> Phase:
-    return Phase.DEGRADED if was_ready else Phase.PROVISIONING
+def _between(was_ready: bool) -> TierPhase:
+    return TierPhase.DEGRADED if was_ready else TierPhase.PROVISIONING

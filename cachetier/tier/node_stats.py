@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from console.core.fetch import fetch
-from console.processkit.metrics import Sample, parse, total
+from console.processkit.metrics import MetricSample, parse, total
 
 DEADLINE_S = 1.0
 MAX_NAMESPACES = 20
@@ -130,7 +130,7 @@ def _curve(data: dict[str, Any]) -> Curve | None:
     )
 
 
-def _found(samples: list[Sample]) -> tuple[float | None, float | None]:
+def _found(samples: list[MetricSample]) -> tuple[float | None, float | None]:
     """(asked for, found). vLLM's plug-in first asks whether a block is there, and gets only those
     that are: its GETs alone would look like all hits. Simulated workers GET without asking."""
     lookups = total(samples, "emberline_l2_lookup_blocks_total")

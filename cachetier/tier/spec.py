@@ -66,7 +66,7 @@ class TierSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SpareCapacity:
     """What the machine can spare for one tier, in bytes. `clusters` are those a tier may name: of
     them, what there is to spare is the scheduler's to say."""
 
@@ -189,12 +189,12 @@ def check_name(name: Any) -> str:
     )
 
 
-def create(data: Mapping[str, Any], room: Room) -> TierSpec:
+def create(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """A new tier's; raises Refused with everything that is wrong."""
     return _checked(TierSpec(), data, room)
 
 
-def change(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
+def change(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     """`before` with `data`'s fields; raises Refused with everything that is wrong."""
     fixed = [
         Problem(
@@ -214,7 +214,7 @@ def change(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
     return _checked(before, data, room)
 
 
-def _checked(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
+def _checked(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
     problems = [problem for name, value in data.items() for problem in _field(name, value)]
     if problems:
         raise Refused(*problems)
@@ -271,7 +271,7 @@ def _range(found: TierField) -> str:
     return f"Give whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
 
 
-def _place(wanted: TierSpec, room: Room) -> list[Problem]:
+def _place(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
     if wanted.cluster:
         if wanted.cluster in room.clusters:
             return []
@@ -292,7 +292,7 @@ def _place(wanted: TierSpec, room: Room) -> list[Problem]:
     ]
 
 
-def _rules(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
+def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
     """A tier that only gets smaller is never refused for what the machine has lost since."""
     found = []
     here = not wanted.cluster
@@ -339,7 +339,7 @@ def _limits(wanted: TierSpec) -> list[Problem]:
     return found
 
 
-def _disk(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
+def _disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
     if not wanted.disk_bytes:
         return []
     total = wanted.disk_bytes * wanted.node_count

@@ -18,7 +18,7 @@ emberline_l2_client_node_bytes_total, emberline_l2_client_node_breaker_open.
 
 from __future__ import annotations
 
-from cachetier.client.outcomes import Counters, Outcome
+from cachetier.client.outcomes import Counters, KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.client.shared_memory import REASONS
 from cachetier.vllm_connector.compat import (
@@ -42,15 +42,15 @@ NODE_BYTES = "emberline_l2_client_node_bytes"
 NODE_BREAKER = "emberline_l2_client_node_breaker_open"
 
 _CANNOT = {
-    "lookup": (Outcome.CORRUPT, Outcome.UNREADABLE),
+    "lookup": (KeyOutcome.CORRUPT, KeyOutcome.UNREADABLE),
     "load": (),
-    "store": (Outcome.MISSING, Outcome.CORRUPT, Outcome.UNREADABLE),
+    "store": (KeyOutcome.MISSING, KeyOutcome.CORRUPT, KeyOutcome.UNREADABLE),
 }
 # Every series there can be, so that zeros show.
 _SERIES = tuple(
     (op, outcome.value)
     for op, not_ in _CANNOT.items()
-    for outcome in Outcome
+    for outcome in KeyOutcome
     if outcome not in not_
 )
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.vllm_connector import namespace, shm, stats
 from cachetier.vllm_connector.compat import (
@@ -206,7 +206,7 @@ class EmberlineL2Tier(SecondaryTierManager):
     def _exists(self, keys: Sequence[bytes]) -> Sequence[bool]:
         names = [self._block_key(OffloadKey(key)) for key in keys]
         outcomes = self._l2.exists(names, self._lookup_timeout_s)
-        return [outcome is Outcome.OK for outcome in outcomes]
+        return [outcome is KeyOutcome.OK for outcome in outcomes]
 
     def _load(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
         return _went_well(self._l2.load(items, timeout_s))
@@ -226,5 +226,5 @@ class EmberlineL2Tier(SecondaryTierManager):
         return self._reporter.take()
 
 
-def _went_well(outcomes: Collection[Outcome]) -> list[bool]:
-    return [outcome is Outcome.OK for outcome in outcomes]
+def _went_well(outcomes: Collection[KeyOutcome]) -> list[bool]:
+    return [outcome is KeyOutcome.OK for outcome in outcomes]

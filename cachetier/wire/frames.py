@@ -50,7 +50,7 @@ class HttpError(ProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedFrame:
     """Stands where an argument would have stood which was read and dropped."""
 
     reason: str  # "too_large", or what the owner said
@@ -81,10 +81,10 @@ class Buffer:
         self.views = [memoryview(self.data)]
 
 
-Argument = bytes | Landing | Refused
+Argument = bytes | Landing | RefusedFrame
 Request = list[Argument]
 # Asked with the words before a long bulk string, and its length.
-Land = Callable[[Request, int], Landing | Refused]
+Land = Callable[[Request, int], Landing | RefusedFrame]
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class RequestParser:
         self._window = SCRATCH_BYTES  # how much to read at once
         self._had_long = False
         self._skip = 0  # bytes of a refused bulk still to drop
-        self._refusal: Refused | None = None
+        self._refusal: RefusedFrame | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -292,7 +292,7 @@ class RequestParser:
             raise ProtocolError("invalid bulk length")
         self._bulk = length
         if length > max(self.limits.max_value_bytes, DIRECT_BYTES):
-            self._refuse(Refused("too_large", length))
+            self._refuse(RefusedFrame("too_large", length))
             return True
         self._request_bytes += length
         if self._request_bytes > self.limits.max_request_bytes:
@@ -303,13 +303,13 @@ class RequestParser:
                 raise ProtocolError("request of too many words")
             return True
         landing = self._land(self._args, length)
-        if isinstance(landing, Refused):
+        if isinstance(landing, RefusedFrame):
             self._refuse(landing)
         else:
             self._open(landing)
         return True
 
-    def _refuse(self, refusal: Refused) -> None:
+    def _refuse(self, refusal: RefusedFrame) -> None:
         self._refusal = refusal
         self._skip = refusal.length
         self._window = SCRATCH_BYTES

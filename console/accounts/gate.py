@@ -37,7 +37,7 @@ NO_RIGHT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GateKind:
     """`find(name)`: the thing, None when there is none of that name. `names(user)`: of all the user
     may look at. `list_url`: the name of the page to go to from a page whose thing has gone."""
 
@@ -46,12 +46,12 @@ class Kind:
     list_url: str
 
 
-_kinds: dict[str, Kind] = {}
+_kinds: dict[str, GateKind] = {}
 _SUBJECT = "_subject_of_the_gate"
 _CONVERTED = re.compile(r"<(\w+):(\w+)>")
 
 
-def register(converter: str, kind: Kind) -> None:
+def register(converter: str, kind: GateKind) -> None:
     """Called from AppConfig.ready."""
     _kinds[converter] = kind
 
@@ -61,7 +61,7 @@ def find(kind: str, name: str) -> Thing | None:
     return _kinds[kind].find(name) if kind in _kinds else None
 
 
-def about(match: ResolverMatch | None) -> tuple[Kind, str] | None:
+def about(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
     """The kind and the name in this route; None when it is about nothing of a team's."""
     for converter, parameter in _CONVERTED.findall(match.route if match else ""):
         if converter in _kinds and match is not None:

@@ -31,7 +31,7 @@ class TeamRole(models.TextChoices):
     ADMIN = "admin", "Admin"
 
 
-class Source(models.TextChoices):
+class MembershipSource(models.TextChoices):
     """Who says so: a person, or the sign-on's claims, which say it anew at each login."""
 
     HAND = "hand", "By hand"
@@ -106,7 +106,9 @@ class Membership(models.Model):
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=TeamRole.choices)
-    source = models.CharField(max_length=8, choices=Source.choices, default=Source.HAND)
+    source = models.CharField(
+        max_length=8, choices=MembershipSource.choices, default=MembershipSource.HAND
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

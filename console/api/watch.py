@@ -24,7 +24,7 @@ from console.accounts import gate
 from console.api.parameters import WATCH, flag
 from console.api.preconditions import digest
 from console.web.server import sse
-from console.web.server.sse import Event
+from console.web.server.sse import ServerSentEvent
 
 STATUS, GONE = "status", "gone"
 _NOT_FOUND = 404
@@ -39,7 +39,7 @@ def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
     end, and a first look that is refused is refused as any request."""
     look()
 
-    def seen() -> Event | None:
+    def seen() -> ServerSentEvent | None:
         try:
             _ask_again(request)
             data = json.loads(JSONRenderer().render(look()))
@@ -48,7 +48,7 @@ def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
             if not hidden and getattr(error, "status_code", 0) != _NOT_FOUND:
                 raise
             return None
-        return Event(data, STATUS, _mark(data))
+        return ServerSentEvent(data, STATUS, _mark(data))
 
     return sse.stream(request, sse.changes(seen, since=sse.last_event_id(request)))
 
@@ -76,7 +76,7 @@ def _ask_again(request: Request) -> None:
 
 async def _many(
     request: Request, look: Callable[[], Mapping[str, Any]], since: str
-) -> AsyncIterator[Event]:
+) -> AsyncIterator[ServerSentEvent]:
     known: dict[str, str] = {}
 
     def seen() -> tuple[dict[str, Any], dict[str, str], str]:
@@ -92,11 +92,11 @@ async def _many(
         lost = [name for name in known if name not in marks]
         known = marks
         # Only the last of a batch names the whole: who is cut off in between gets all of it again.
-        events = [Event(data[name], STATUS) for name in news]
-        events += [Event({"name": name}, GONE) for name in lost]
+        events = [ServerSentEvent(data[name], STATUS) for name in news]
+        events += [ServerSentEvent({"name": name}, GONE) for name in lost]
         for index, event in enumerate(events):
             last = index == len(events) - 1
-            yield Event(event.data, event.event, whole) if last else event
+            yield ServerSentEvent(event.data, event.event, whole) if last else event
 
 
 async def _looks(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:

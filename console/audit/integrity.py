@@ -9,7 +9,7 @@ from django.utils import timezone
 from console.audit import chain
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.system.rounds import Round, State
+from console.system.rounds import Round, RoundState
 from console.vault.encryption import Unreadable
 from console.vault.key_rotation import Sealed
 
@@ -32,20 +32,20 @@ SEALED = Sealed(
 def as_round() -> Round:
     found = AuditChain.objects.filter(pk=1).first()
     if found is None or found.checked_at is None:
-        state, text = State.IDLE, "Nothing was verified yet."
+        state, text = RoundState.IDLE, "Nothing was verified yet."
         return Round(_NAME, _PURPOSE, state, None, text, "The first check is within 10 minutes.")
     last = found.checked_at
     if found.problem:
         text = f"The audit log was changed outside the console: {found.problem}."
-        return Round(_NAME, _PURPOSE, State.FAILING, last, text, _BROKEN)
+        return Round(_NAME, _PURPOSE, RoundState.FAILING, last, text, _BROKEN)
     oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
     waits = oldest is not None and timezone.now() - oldest.at > _LATE
     if waits or timezone.now() - last > _LATE:
         text = "New audit rows are not linked: until then their removal cannot be seen."
         remedy = "Look at System for the worker and the timetable (beat)."
-        return Round(_NAME, _PURPOSE, State.LATE, last, text, remedy)
+        return Round(_NAME, _PURPOSE, RoundState.LATE, last, text, remedy)
     text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
-    return Round(_NAME, _PURPOSE, State.WORKING, last, text)
+    return Round(_NAME, _PURPOSE, RoundState.WORKING, last, text)
 
 
 def verify() -> tuple[str, bool]:

@@ -18,7 +18,7 @@ PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AuditChange:
     field: str
     before: str
     after: str
@@ -41,12 +41,12 @@ def events(request: HttpRequest) -> HttpResponse:
     return responses.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
 
 
-def changes(event: AuditEvent) -> list[Change]:
+def changes(event: AuditEvent) -> list[AuditChange]:
     """The stored changes as rows, whichever of the two spellings an action used."""
     stored = event.changes if isinstance(event.changes, dict) else {"": event.changes}
     if set(stored) == {"before", "after"}:
         stored = {"": [stored["before"], stored["after"]]}
-    return [Change(field, *_pair(value)) for field, value in stored.items()]
+    return [AuditChange(field, *_pair(value)) for field, value in stored.items()]
 
 
 def _pair(value: Any) -> tuple[str, str]:

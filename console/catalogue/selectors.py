@@ -51,7 +51,7 @@ def instances() -> dict[str, Instance]:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class InstancePriceList:
     """`said`: by name, (since, price) of what people said, the latest first. Before the first of
     them a built-in price counts."""
 
@@ -64,13 +64,13 @@ class Prices:
         return BUILTIN[name].price_usd_hour if name in BUILTIN else None
 
 
-def prices() -> Prices:
+def prices() -> InstancePriceList:
     """What instance types cost on any day, in one query."""
     found: dict[str, list[tuple[date, float | None]]] = {}
     rows = InstancePrice.objects.order_by("name", "-since")
     for name, since, price in rows.values_list("name", "since", "price_usd_hour"):
         found.setdefault(name, []).append((since, price))
-    return Prices(found)
+    return InstancePriceList(found)
 
 
 def price_history(name: str) -> QuerySet[InstancePrice]:

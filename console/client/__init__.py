@@ -22,7 +22,15 @@ from console.client.errors import (
     TimedOut,
     Unreachable,
 )
-from console.client.http import Answer
+from console.client.http import HttpAnswer
 
-__all__ = ["Answer", "ApiError", "Client", "Conflict", "EmberlineError", "NotAllowed", "NotFound"]
+__all__ = [
+    "ApiError",
+    "Client",
+    "Conflict",
+    "EmberlineError",
+    "HttpAnswer",
+    "NotAllowed",
+    "NotFound",
+]
 __all__ += ["Problem", "Refused", "ServerFailed", "Stale", "Throttled", "TimedOut", "Unreachable"]

@@ -7,10 +7,10 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from console.client import documents
-from console.client.endpoints import Room
+from console.client.endpoints import ResourceClient
 
 
-class Alerts(Room):
+class Alerts(ResourceClient):
     """`endpoint` "" means the numbers of all endpoints."""
 
     path = "alert-rules/"
@@ -66,7 +66,7 @@ class Alerts(Room):
         return f"endpoints/{quote(endpoint, safe='')}/alert-rules/"
 
 
-class Silences(Room):
+class Silences(ResourceClient):
     path = "silences/"
 
     def list(self, **filters: Any) -> Iterator[dict[str, Any]]:
@@ -85,7 +85,7 @@ class Silences(Room):
         self.http.send("DELETE", self._at(silence))
 
 
-class Receivers(Room):
+class Receivers(ResourceClient):
     path = "receivers/"
 
     def list(self) -> Iterator[dict[str, Any]]:
@@ -100,7 +100,7 @@ class Receivers(Room):
         return cast(dict[str, Any], self.http.get("alertmanager-config/"))
 
 
-class Grafana(Room):
+class Grafana(ResourceClient):
     path = "grafana/dashboards/"
 
     def list(self) -> Iterator[documents.GrafanaDashboard]:
@@ -117,7 +117,7 @@ class Grafana(Room):
         return tuple(self.http.get("grafana/export/", params)["files"])
 
 
-class Budgets(Room):
+class Budgets(ResourceClient):
     path = "budgets/"
 
     def list(self) -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ class Budgets(Room):
         self.http.send("DELETE", self._at(budget_id))
 
 
-class Reports(Room):
+class Reports(ResourceClient):
     path = "cost-reports/"
 
     def list(self) -> Iterator[dict[str, Any]]:
@@ -151,7 +151,7 @@ class Reports(Room):
         return cast(dict[str, Any], self.http.get(self._at(month)))
 
 
-class TierPrices(Room):
+class TierPrices(ResourceClient):
     path = "tier-prices/"
 
     def list(self) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class Step(TypedDict):
+class RolloutStep(TypedDict):
     code: str
     state: str
     started_at: str
@@ -59,12 +59,12 @@ class Endpoint(TypedDict):
     created_at: str
     created_by: str
     spec: dict[str, Any]
-    steps: list[Step]
+    steps: list[RolloutStep]
     workers: list[Worker]
     drift: list[Drift]
 
 
-class Event(TypedDict):
+class EndpointEventDocument(TypedDict):
     id: int
     reason: str
     severity: str
@@ -95,7 +95,7 @@ class NewKey(Key):
     key: str
 
 
-class Finding(TypedDict):
+class DoctorFinding(TypedDict):
     code: str
     severity: str
     what: str
@@ -103,7 +103,7 @@ class Finding(TypedDict):
     fix: str
 
 
-class Check(TypedDict):
+class DoctorCheck(TypedDict):
     code: str
     title: str
     state: str
@@ -116,8 +116,8 @@ class Examination(TypedDict):
     workers: list[str]
     verdict: str
     seconds: float
-    findings: list[Finding]
-    checks: list[Check]
+    findings: list[DoctorFinding]
+    checks: list[DoctorCheck]
 
 
 class Cluster(TypedDict):

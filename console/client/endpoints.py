@@ -7,7 +7,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from console.client import documents, logs
-from console.client.http import Answer, Http
+from console.client.http import Http, HttpAnswer
 from console.client.logs import TAIL_LINES, LogEnd
 from console.client.watch import Watch
 
@@ -16,7 +16,7 @@ Objects = list[dict[str, Any]]
 Drifts = list[documents.Drift]
 
 
-class Room:
+class ResourceClient:
     """Operations under one path."""
 
     path = ""
@@ -29,7 +29,7 @@ class Room:
         return "/".join([self.path + parts[0], *parts[1:], ""])
 
 
-class Endpoints(Room):
+class Endpoints(ResourceClient):
     path = "endpoints/"
 
     def list(self, **filters: Any) -> Iterator[documents.Endpoint]:
@@ -82,7 +82,7 @@ class Endpoints(Room):
         """To another team; None is nobody's."""
         return self._change("POST", self._at(name, "move"), {"team": team}, None, dry_run)
 
-    def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> Answer:
+    def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> HttpAnswer:
         """`abandon`: its cluster is gone for good; the answer says what may be left there."""
         params: dict[str, Any] = {"abandon": True} if abandon else {}
         return self.http.send("DELETE", self._at(name), params=params | _dry(dry_run))
@@ -112,9 +112,11 @@ class Endpoints(Room):
         """The endpoint each time its status is another one; ends when it is gone."""
         return Watch(self.http, self._at(name), timeout_s)
 
-    def events(self, name: str) -> Iterator[documents.Event]:
+    def events(self, name: str) -> Iterator[documents.EndpointEventDocument]:
         """Latest first."""
-        return cast(Iterator[documents.Event], self.http.pages(self._at(name, "events")))
+        return cast(
+            Iterator[documents.EndpointEventDocument], self.http.pages(self._at(name, "events"))
+        )
 
     def revisions(self, name: str) -> Iterator[documents.Revision]:
         """Latest first."""
@@ -223,7 +225,7 @@ class Endpoints(Room):
         return self.http.send(method, path, data, if_match=match, params=_dry(dry_run)).body
 
 
-class Benchmarks(Room):
+class Benchmarks(ResourceClient):
     path = "endpoints/"
 
     def list(self, name: str) -> Iterator[dict[str, Any]]:

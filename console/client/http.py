@@ -35,7 +35,7 @@ Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """`etag` is what If-Match wants, "" where there is none; `replayed`: the console had done it
     already, under the same Idempotency-Key."""
 
@@ -66,7 +66,7 @@ class Http:
         if_match: str = "",
         if_none_match: str = "",
         once: bool = False,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """`text` is a YAML body instead of JSON. `once`: a create, under an Idempotency-Key."""
         headers = {"Accept": "application/json"}
         if if_match:
@@ -134,7 +134,7 @@ class Http:
         except httpx.TransportError as error:
             raise _away(request, error) from error
 
-    def _answer(self, request: httpx.Request, *, repeatable: bool) -> Answer:
+    def _answer(self, request: httpx.Request, *, repeatable: bool) -> HttpAnswer:
         pause_s = _FIRST_PAUSE_S
         for left in range(TRIES - 1, -1, -1):
             try:
@@ -162,7 +162,7 @@ class Http:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         raise AssertionError("the last try returns or raises")
 
-    def _once(self, request: httpx.Request) -> Answer:
+    def _once(self, request: httpx.Request) -> HttpAnswer:
         answer = self.client.send(request, stream=True)
         try:
             _judged(answer)
@@ -171,7 +171,7 @@ class Http:
             answer.close()
         replayed = answer.headers.get("Idempotent-Replayed", "") == "true"
         etag = answer.headers.get("ETag", "")
-        return Answer(answer.status_code, _read(answer, content), etag, replayed)
+        return HttpAnswer(answer.status_code, _read(answer, content), etag, replayed)
 
 
 def _judged(answer: httpx.Response) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from console.client.endpoints import Room
+from console.client.endpoints import ResourceClient
 
 Row = dict[str, Any]
 
 
-class Users(Room):
+class UserClient(ResourceClient):
     path = "users/"
 
     def list(self, **filters: Any) -> Iterator[Row]:
@@ -37,7 +37,7 @@ class Users(Room):
         return cast(Row, self.http.send("POST", self._at(username, "password")).body)
 
 
-class Teams(Room):
+class Teams(ResourceClient):
     path = "teams/"
 
     def list(self) -> Iterator[Row]:
@@ -67,7 +67,7 @@ class Teams(Room):
         self.http.send("DELETE", self._at(slug, "members", username))
 
 
-class Tokens(Room):
+class TokenClient(ResourceClient):
     path = "tokens/"
 
     def list(self, **filters: Any) -> Iterator[Row]:
@@ -81,7 +81,7 @@ class Tokens(Room):
         self.http.send("DELETE", self._at(token_id))
 
 
-class Audit(Room):
+class Audit(ResourceClient):
     path = "audit/"
 
     def list(self, **filters: Any) -> Iterator[Row]:

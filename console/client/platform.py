@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from console.client import documents
-from console.client.endpoints import Room
+from console.client.endpoints import ResourceClient
 
 
-class Clusters(Room):
+class Clusters(ResourceClient):
     path = "clusters/"
 
     def list(self) -> Iterator[documents.Cluster]:
@@ -40,7 +40,7 @@ class Clusters(Room):
         self.http.send("DELETE", self._at(name))
 
 
-class Follows(Room):
+class Follows(ResourceClient):
     path = "follows/"
 
     def list(self) -> Iterator[dict[str, Any]]:
@@ -54,7 +54,7 @@ class Follows(Room):
         self.http.send("DELETE", self._at(follow_id))
 
 
-class CacheTiers(Room):
+class CacheTiers(ResourceClient):
     path = "cache-tiers/"
 
     def list(self) -> Iterator[documents.CacheTier]:
@@ -84,7 +84,7 @@ class CacheTiers(Room):
         return int(answer.body["dropped"])
 
 
-class InstanceTypes(Room):
+class InstanceTypes(ResourceClient):
     path = "instance-types/"
 
     def list(self) -> Iterator[documents.InstanceType]:
@@ -102,7 +102,7 @@ class InstanceTypes(Room):
         self.http.send("DELETE", self._at(name))
 
 
-class MetricsSources(Room):
+class MetricsSources(ResourceClient):
     path = "metrics-sources/"
 
     def list(self) -> Iterator[dict[str, Any]]:

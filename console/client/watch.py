@@ -27,7 +27,7 @@ _ENDS = re.compile("\r\n|\r|\n")
 
 
 @dataclass(slots=True)
-class Event:
+class WatchEvent:
     """One server-sent event; `gone` means that what was watched is no more."""
 
     name: str = "message"
@@ -69,7 +69,7 @@ class Watch:
             self._left()
         yield from self._asked()
 
-    def _streamed(self) -> Iterator[Event]:
+    def _streamed(self) -> Iterator[WatchEvent]:
         headers = {"Last-Event-ID": self._seen} if self._seen else {}
         left = self._left()
         silence = SILENCE_S if left is None else min(SILENCE_S, left + 0.1)
@@ -112,9 +112,9 @@ class Watch:
         return left
 
 
-def events(answer: httpx.Response) -> Iterator[Event]:
+def events(answer: httpx.Response) -> Iterator[WatchEvent]:
     """Of a stream, as the HTML standard reads it; comments (heartbeats) are events without data."""
-    found, lines = Event(), list[str]()
+    found, lines = WatchEvent(), list[str]()
     for line in _lines(answer):
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -122,9 +122,9 @@ def events(answer: httpx.Response) -> Iterator[Event]:
             if lines or found.id:
                 found.data = "\n".join(lines)
                 yield found
-            found, lines = Event(), []
+            found, lines = WatchEvent(), []
         elif not name:
-            yield Event(name="comment")
+            yield WatchEvent(name="comment")
         elif name == "data":
             lines.append(value)
         elif name == "event":

@@ -6,7 +6,16 @@ from enum import StrEnum
 
 from console.provisioners.kubernetes.api.access import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG
 
-__all__ = ["CONTEXT", "IN_CLUSTER", "KINDS", "KUBECONFIG", "REACHES", "Phase", "Reach", "Reason"]
+__all__ = [
+    "CONTEXT",
+    "IN_CLUSTER",
+    "KINDS",
+    "KUBECONFIG",
+    "REACHES",
+    "ClusterPhase",
+    "ClusterReason",
+    "Reach",
+]
 
 
 class Reach(StrEnum):
@@ -19,14 +28,14 @@ class Reach(StrEnum):
 REACHES = tuple(Reach)
 
 
-class Phase(StrEnum):
+class ClusterPhase(StrEnum):
     PENDING = "Pending"  # not looked at yet
     READY = "Ready"  # it answers, and grants what is needed
     DEGRADED = "Degraded"  # it answers, but refuses something that is needed
     FAILED = "Failed"  # it does not answer, or refuses us
 
 
-class Reason(StrEnum):
+class ClusterReason(StrEnum):
     NOT_SEEN = "NotSeenYet"
     ANSWERS = "Answers"
     RIGHTS_MISSING = "RightsMissing"

@@ -17,14 +17,14 @@ from django.utils import timezone
 
 from console.claims import claim
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, Phase, Reason
+from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.counters import count
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.reader import NotSaid, Reader
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.rights import Granted
-from console.provisioners.kubernetes.discovery.survey import Look
+from console.provisioners.kubernetes.discovery.survey import ClusterSurvey
 from console.vault import encryption
 
 log = logging.getLogger(__name__)
@@ -35,20 +35,20 @@ _NAMED = 4  # missing rights in one line; all are listed below it
 PATIENCE_S = 5.0
 AGAIN_NOW_S = 1.0
 _WAIT_S = 0.2
-AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 30.0, Phase.FAILED: 20.0}
+AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 30.0, ClusterPhase.FAILED: 20.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterObservation:
     """The outcome of one look; `facts` are the fields of the status that it learned."""
 
-    phase: Phase
+    phase: ClusterPhase
     reason: str
     message: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def refresh(cluster_id: str) -> Seen | None:
+def refresh(cluster_id: str) -> ClusterObservation | None:
     """One look; None, and nothing done, where somebody else looks now."""
     held = claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
     if held is None:
@@ -90,7 +90,7 @@ def refresh_now(cluster_id: str) -> None:
                 return
             time.sleep(_WAIT_S)
             continue
-        missing = seen.reason == Reason.RIGHTS_MISSING
+        missing = seen.reason == ClusterReason.RIGHTS_MISSING
         patient_until = patient_until or time.monotonic() + PATIENCE_S
         if not missing or time.monotonic() > patient_until:
             outcome = "still_missing" if missing else "answered"
@@ -100,7 +100,9 @@ def refresh_now(cluster_id: str) -> None:
     count("cluster_checks", outcome="busy")
 
 
-def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()) -> Seen:
+def look(
+    cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()
+) -> ClusterObservation:
     """Asks the cluster now; never raises for what the cluster answers. `followed`: namespaces whose
     objects are; `parts`: groups of rights that are needed, too."""
     ends: dict[str, Any] = {}
@@ -108,14 +110,16 @@ def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str
         access = cluster.access()
         ends = {"login_ends_at": _moment(access.ends_at())}
         reader = Reader(access)
-        found = Look(reader).run()
+        found = ClusterSurvey(reader).run()
         granted = rights.check(reader, cluster.namespace, found, followed, parts)
     except encryption.Unreadable as error:
-        return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
+        return ClusterObservation(ClusterPhase.FAILED, ClusterReason.KEY_MISSING, str(error))
     except ProvisionError as error:
-        return Seen(Phase.FAILED, error.reason, error.message, ends)
+        return ClusterObservation(ClusterPhase.FAILED, error.reason, error.message, ends)
     except NotSaid as error:
-        return Seen(Phase.FAILED, Reason.UNCLEAR, f"The cluster answered: {error}.", ends)
+        return ClusterObservation(
+            ClusterPhase.FAILED, ClusterReason.UNCLEAR, f"The cluster answered: {error}.", ends
+        )
     facts = {
         "server_version": found.server_version,
         "inventory": found.to_json(),
@@ -124,11 +128,13 @@ def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str
         **ends,
     }
     if granted.enough:
-        return Seen(Phase.READY, Reason.ANSWERS, "", facts)
-    return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, _missing(granted), facts)
+        return ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS, "", facts)
+    return ClusterObservation(
+        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, _missing(granted), facts
+    )
 
 
-def look_here(namespace: str) -> Seen:
+def look_here(namespace: str) -> ClusterObservation:
     """Asks the cluster this console runs in, whatever is remembered of it."""
     return look(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
 

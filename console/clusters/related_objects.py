@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from console.core.registry import Users
+from console.core.registry import OwnerRegistry
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RelatedObject:
     """`says` leads to `url`; `text` is "" where all is well, `phase` where nothing is kept."""
 
     title: str
@@ -22,7 +22,7 @@ class Line:
     url: str = ""
 
 
-Tell = Callable[[str, Any], Line | None]
+Tell = Callable[[str, Any], RelatedObject | None]
 _tellers: list[Tell] = []
 
 
@@ -32,20 +32,20 @@ def register(tell: Tell) -> None:
         _tellers.append(tell)
 
 
-def lines(cluster: str, viewer: Any) -> list[Line]:
+def lines(cluster: str, viewer: Any) -> list[RelatedObject]:
     return [line for tell in _tellers if (line := tell(cluster, viewer)) is not None]
 
 
-_users = Users()
+_users = OwnerRegistry()
 register_usage = _users.register
 unregister = _users.unregister
 by_cluster = _users.by_name
 users = _users.of
 
-_follows = Users()
+_follows = OwnerRegistry()
 register_follows = _follows.register
 followed = _follows.of
 
-_parts = Users()
+_parts = OwnerRegistry()
 register_parts = _parts.register
 parts = _parts.of

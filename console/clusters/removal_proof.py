@@ -25,7 +25,7 @@ _OWNER = "emberline.dev/owner"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingObjects:
     """What nobody removed, and how to find it there. `why` is how it was seen to be gone."""
 
     cluster: str
@@ -52,12 +52,12 @@ class Left:
         )
 
 
-def left(cluster: str, namespace: str, owner: str, why: str = "") -> Left:
+def left(cluster: str, namespace: str, owner: str, why: str = "") -> RemainingObjects:
     try:
         namespace = selectors.namespace(cluster, namespace)
     except ProvisionError:  # not known any more: its namespace is not, either
         namespace = namespace or "NAMESPACE"
-    return Left(cluster, namespace, owner, why)
+    return RemainingObjects(cluster, namespace, owner, why)
 
 
 def prove(cluster: str, ask: Callable[[], Any]) -> str:

@@ -13,12 +13,12 @@ from django.db.models import QuerySet
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, Reason
+from console.clusters.choices import IN_CLUSTER, ClusterReason
 from console.clusters.models import Cluster
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
 from console.provisioners.kubernetes.api.access import ClusterAccess, own_namespace
-from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
+from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
 from console.provisioners.kubernetes.discovery.rights import Granted
 from console.vault import encryption
 
@@ -51,7 +51,7 @@ class Detail:
         return sum(pool.ready for pool in self.inventory.pools)
 
     @property
-    def present(self) -> list[Finding]:
+    def present(self) -> list[CapabilityFinding]:
         return [one for one in self.inventory.findings if one.present]
 
 
@@ -165,6 +165,6 @@ def _placed(name: str) -> _Placed:
     try:
         reached = row.access()
     except encryption.Unreadable as error:
-        raise PermanentError(Reason.KEY_MISSING, f"Cluster {name}: {error}") from None
+        raise PermanentError(ClusterReason.KEY_MISSING, f"Cluster {name}: {error}") from None
     seen = row.inventory.capabilities if row.status.seen_at is not None else None
     return _Placed(reached, row.namespace, seen)

@@ -17,11 +17,11 @@ REPEATS = 5
 def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
     """A Role that was just applied reaches the API server's authorizer a moment later: of a look
     that a person asked for the next one follows soon."""
-    from console.clusters.choices import Reason
+    from console.clusters.choices import ClusterReason
     from console.clusters.refresh import AGAIN_NOW_S, refresh
 
     seen = refresh(cluster_id)
-    unsettled = seen is None or seen.reason == Reason.RIGHTS_MISSING
+    unsettled = seen is None or seen.reason == ClusterReason.RIGHTS_MISSING
     if repeats and unsettled:
         refresh_cluster.nudge(cluster_id, repeats - 1, countdown=AGAIN_NOW_S)
 

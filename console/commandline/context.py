@@ -34,7 +34,7 @@ def of(error: client.EmberlineError) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
 
 
-class Out(Protocol):
+class CommandOutput(Protocol):
     """As much of a file as verbs use."""
 
     def write(self, text: str, /) -> Any: ...
@@ -42,7 +42,7 @@ class Out(Protocol):
     def flush(self) -> Any: ...
 
 
-class Here(Protocol):
+class LocalConsole(Protocol):
     """What only the console's own machine can do."""
 
     def seed_demo(self) -> str: ...
@@ -59,14 +59,14 @@ class Here(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """`text` for standard output; `exit_code` of verbs whose code is a verdict."""
 
     text: str
     exit_code: int = 0
 
 
-class Wrong(Exception):
+class CommandError(Exception):
     """The verb did not do what was asked; `exit_code` says why to a program."""
 
     def __init__(self, text: str, exit_code: int) -> None:
@@ -75,15 +75,15 @@ class Wrong(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class CommandContext:
     """One run of one verb. `out` is for what was asked for, `err` for what is said meanwhile.
     `here` is None where the console is another machine's."""
 
     options: dict[str, Any]
-    out: Out
-    err: Out
+    out: CommandOutput
+    err: CommandOutput
     connect: Callable[[], Client]
-    here: Here | None = None
+    here: LocalConsole | None = None
     _client: Client | None = field(default=None, init=False)
 
     @property
@@ -106,11 +106,11 @@ class Asked:
             self._client.close()
 
 
-Run = Callable[[Asked], str | Answer]
+Run = Callable[[CommandContext], str | CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnded:
     """`text` is what was asked for, or, where `ok` is false, why it is not there."""
 
     text: str
@@ -121,25 +121,25 @@ class Ended:
 def run(
     options: dict[str, Any],
     connect: Callable[[], Client],
-    out: Out,
-    err: Out,
-    here: Here | None = None,
-) -> Ended:
+    out: CommandOutput,
+    err: CommandOutput,
+    here: LocalConsole | None = None,
+) -> CommandEnded:
     """Runs `options["run"]`. Nothing a console answers, or does not, is an exception of this."""
-    asked = Asked(options, out, err, connect, here)
+    asked = CommandContext(options, out, err, connect, here)
     try:
         said = options["run"](asked)
-    except Wrong as error:
-        return Ended(str(error), error.exit_code, ok=False)
+    except CommandError as error:
+        return CommandEnded(str(error), error.exit_code, ok=False)
     except EmberlineError as error:
-        return Ended(_told(error, here), of(error), ok=False)
+        return CommandEnded(_told(error, here), of(error), ok=False)
     finally:
         asked.close()
-    answer = said if isinstance(said, Answer) else Answer(said)
-    return Ended(answer.text, answer.exit_code, ok=True)
+    answer = said if isinstance(said, CommandResult) else CommandResult(said)
+    return CommandEnded(answer.text, answer.exit_code, ok=True)
 
 
-def _told(error: EmberlineError, here: Here | None) -> str:
+def _told(error: EmberlineError, here: LocalConsole | None) -> str:
     lines = [str(error)]
     if isinstance(error, ApiError) and error.code in ("unknown", "server_error"):
         lines += [f"Its log has the request as {error.request_id}."] if error.request_id else []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from console.commandline.context import NOT_FOUND, REFUSED, USAGE, Wrong
+from console.commandline.context import NOT_FOUND, REFUSED, USAGE, CommandError
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
 from endpoints.manifests import documents
@@ -24,9 +24,9 @@ def text(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise Wrong(f"{path} cannot be read: {error.strerror}.", USAGE) from error
+        raise CommandError(f"{path} cannot be read: {error.strerror}.", USAGE) from error
     except UnicodeDecodeError as error:
-        raise Wrong(f"{path} is not UTF-8.", USAGE) from error
+        raise CommandError(f"{path} is not UTF-8.", USAGE) from error
 
 
 def document(path: str) -> dict[str, Any]:
@@ -34,9 +34,9 @@ def document(path: str) -> dict[str, Any]:
     try:
         data = yaml_reader.read(text(path))
     except YamlError as error:
-        raise Wrong(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
+        raise CommandError(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
     if not isinstance(data, dict):
-        raise Wrong(f"{path} must hold one object with its fields.", USAGE)
+        raise CommandError(f"{path} must hold one object with its fields.", USAGE)
     return data
 
 
@@ -46,7 +46,7 @@ def objects(path: str) -> list[dict[str, Any]]:
         return _objects(path)
     files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
     if not files:
-        raise Wrong(f"{path} holds no file that ends with {', '.join(_ENDINGS)}.", USAGE)
+        raise CommandError(f"{path} holds no file that ends with {', '.join(_ENDINGS)}.", USAGE)
     return [item for one in files for item in _objects(str(one))]
 
 
@@ -55,7 +55,7 @@ def _objects(path: str) -> list[dict[str, Any]]:
         return documents.read(text(path))
     except SpecErrors as error:
         said = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
-        raise Wrong(said, REFUSED) from None
+        raise CommandError(said, REFUSED) from None
 
 
 def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
@@ -71,8 +71,8 @@ def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
         return found[0]
     if found:
         ids = ", ".join(str(row["id"]) for row in found)
-        raise Wrong(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
-    raise Wrong(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
+        raise CommandError(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
+    raise CommandError(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
 
 
 def settings(words: list[str]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
     for word in words:
         path, separator, said = word.partition("=")
         if not separator:
-            raise Wrong(f"--set {word}: write FIELD=VALUE, such as --set replicas=2.", USAGE)
+            raise CommandError(f"--set {word}: write FIELD=VALUE, such as --set replicas=2.", USAGE)
         found.append((path.strip(), said))
     return found
 

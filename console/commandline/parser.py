@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from console.commandline import session
-from console.commandline.context import USAGE, Asked, Wrong
+from console.commandline.context import USAGE, CommandContext, CommandError
 from console.commandline.endpoint import (
     benchmarks,
     changes,
@@ -86,7 +86,7 @@ def build(parser: argparse.ArgumentParser) -> Any:
     return rooms
 
 
-def seed_demo(asked: Asked) -> str:
+def seed_demo(asked: CommandContext) -> str:
     if asked.here is None:
-        raise Wrong("The demo is made to the measure of the console's own machine.", USAGE)
+        raise CommandError("The demo is made to the measure of the console's own machine.", USAGE)
     return asked.here.seed_demo()

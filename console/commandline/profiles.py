@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.commandline.context import FAILED, USAGE, Wrong
+from console.commandline.context import FAILED, USAGE, CommandError
 
 DEFAULT = "default"
 
@@ -32,14 +32,14 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ConsoleAddress:
     """A console to ask, and who named it."""
 
     profile: Profile
     named_by: str
 
 
-def target(options: Mapping[str, Any], env: Mapping[str, str]) -> Target | None:
+def target(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress | None:
     """The console that is meant; None for the one of this machine.
 
     The first counts of: `--local`, `--profile`, EMBERLINE_URL, EMBERLINE_PROFILE, a saved default.
@@ -54,17 +54,17 @@ def target(options: Mapping[str, Any], env: Mapping[str, str]) -> Target | None:
             env.get("EMBERLINE_CA_FILE", ""),
             env.get("EMBERLINE_ALLOW_HTTP", "") == "1",
         )
-        return _checked(Target(profile, "EMBERLINE_URL"))
+        return _checked(ConsoleAddress(profile, "EMBERLINE_URL"))
     by = "--profile" if named else "EMBERLINE_PROFILE"
     named = named or env.get("EMBERLINE_PROFILE", "")
     saved = read(place(env))
     if named and named not in saved:
         known = ", ".join(saved) or "none yet"
         text = f"{by}: there is no profile {named}. There are: {known}. Make it: "
-        raise Wrong(f"{text}emberline --profile {named} login URL", USAGE)
+        raise CommandError(f"{text}emberline --profile {named} login URL", USAGE)
     if not named and DEFAULT not in saved:
         return None
-    return _checked(Target(saved[named or DEFAULT], by if named else "the saved login"))
+    return _checked(ConsoleAddress(saved[named or DEFAULT], by if named else "the saved login"))
 
 
 def place(env: Mapping[str, str]) -> Path:
@@ -76,15 +76,15 @@ def read(path: Path) -> dict[str, Profile]:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             text = f"{path} holds tokens and can be read by others: chmod 600 {path}"
-            raise Wrong(text, USAGE)
+            raise CommandError(text, USAGE)
         found = json.loads(path.read_text(encoding="utf-8"))
         return {str(name): Profile(**facts) for name, facts in found.items()}
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Wrong(f"{path} cannot be read: {error.strerror}.", USAGE) from None
+        raise CommandError(f"{path} cannot be read: {error.strerror}.", USAGE) from None
     except (ValueError, TypeError, AttributeError):
-        raise Wrong(f"{path} is damaged. Delete it and log in again.", USAGE) from None
+        raise CommandError(f"{path} is damaged. Delete it and log in again.", USAGE) from None
 
 
 def write(path: Path, profiles: Mapping[str, Profile]) -> None:
@@ -97,14 +97,14 @@ def write(path: Path, profiles: Mapping[str, Profile]) -> None:
         new.replace(path)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise Wrong(f"{path} cannot be written: {error.strerror}.", FAILED) from None
+        raise CommandError(f"{path} cannot be written: {error.strerror}.", FAILED) from None
 
 
 def checked(profile: Profile) -> Profile:
     """Refuses to send a token over a network in clear text."""
     parts = urlsplit(profile.url)
     if parts.scheme == "http" and not profile.plain and not _loopback(parts.hostname or ""):
-        raise Wrong(
+        raise CommandError(
             f"{profile.url} is not encrypted: whoever listens on the way would have the token. "
             "Use https://, or say that you know (login --allow-http, or EMBERLINE_ALLOW_HTTP=1).",
             USAGE,
@@ -112,7 +112,7 @@ def checked(profile: Profile) -> Profile:
     return profile
 
 
-def _checked(found: Target) -> Target:
+def _checked(found: ConsoleAddress) -> ConsoleAddress:
     checked(found.profile)
     return found
 
@@ -131,4 +131,4 @@ def _token(env: Mapping[str, str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Wrong(f"EMBERLINE_TOKEN_FILE={path} cannot be read: {error}.", USAGE) from None
+        raise CommandError(f"EMBERLINE_TOKEN_FILE={path} cannot be read: {error}.", USAGE) from None

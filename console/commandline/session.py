@@ -11,7 +11,7 @@ from typing import Any
 from console.client import Client, NotAllowed
 from console.client.client import address
 from console.commandline import output, profiles
-from console.commandline.context import NOT_ALLOWED, USAGE, Asked, Wrong
+from console.commandline.context import NOT_ALLOWED, USAGE, CommandContext, CommandError
 from console.commandline.profiles import DEFAULT, Profile
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -34,7 +34,7 @@ def add_to(rooms: Any) -> None:
     shell.set_defaults(run=completion)
 
 
-def login(asked: Asked) -> str:
+def login(asked: CommandContext) -> str:
     """The token is read from the terminal without showing it, or from standard input: arguments
     are seen by everybody on a machine."""
     options, path = asked.options, profiles.place(os.environ)
@@ -48,7 +48,7 @@ def login(asked: Asked) -> str:
         try:
             me = client.me()
         except NotAllowed as error:
-            raise Wrong(f"{url} does not take this token. {error}", NOT_ALLOWED) from None
+            raise CommandError(f"{url} does not take this token. {error}", NOT_ALLOWED) from None
     known = Profile(profile.url, token, ca_file, profile.plain)
     profiles.write(path, {**saved, name: known})
     which = "" if name == DEFAULT else f" as profile {name}"
@@ -62,11 +62,11 @@ def _typed(url: str) -> str:
     else:
         token = sys.stdin.readline().strip()
     if not token:
-        raise Wrong("No token was given; paste it, or pipe it in.", USAGE)
+        raise CommandError("No token was given; paste it, or pipe it in.", USAGE)
     return token
 
 
-def logout(asked: Asked) -> str:
+def logout(asked: CommandContext) -> str:
     path, name = profiles.place(os.environ), asked.options.get("profile") or DEFAULT
     saved = profiles.read(path)
     gone = saved.pop(name, None)
@@ -76,7 +76,7 @@ def logout(asked: Asked) -> str:
     return f"The token for {gone.url} is forgotten here. Revoke it on your profile page, too."
 
 
-def whoami(asked: Asked) -> str:
+def whoami(asked: CommandContext) -> str:
     me = asked.client.me()
     facts = {"console": asked.client.url, "named_by": asked.options.get("named_by", ""), **me}
     form = asked.options["output"]
@@ -88,10 +88,12 @@ def whoami(asked: Asked) -> str:
     return f"{me['username']} ({me['role']}{token}) at {where}{by}"
 
 
-def completion(asked: Asked) -> str:
+def completion(asked: CommandContext) -> str:
     try:
         import shtab
     except ModuleNotFoundError:
-        raise Wrong("Completion needs shtab: pip install 'emberline[client]'.", USAGE) from None
+        raise CommandError(
+            "Completion needs shtab: pip install 'emberline[client]'.", USAGE
+        ) from None
     parser: argparse.ArgumentParser = asked.options["parser"]
     return shtab.complete(parser, asked.options["shell"])

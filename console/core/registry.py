@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 Check = Callable[[], Mapping[str, Sequence[str]]]
 
 
-class Users:
+class OwnerRegistry:
     """The checks about one kind of thing."""
 
     def __init__(self) -> None:

@@ -15,15 +15,15 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from console.accounts.models import Membership, Role, Source, Team, TeamRole, User
+from console.accounts.models import Membership, MembershipSource, Role, Team, TeamRole, User
 from console.accounts.permissions import forget, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
 from console.core.grants import EVERY, Grant
-from console.core.registry import Users
+from console.core.registry import OwnerRegistry
 from console.people.token_actions import fit_tokens, revoke_tokens_of
 
-_owned = Users()
+_owned = OwnerRegistry()
 register = _owned.register
 owned_by = _owned.of
 by_team = _owned.by_name
@@ -210,7 +210,7 @@ def _free(wanted: Mapping[str, Any], mine: Team | None = None) -> None:
 
 
 def _by_hand(found: Membership) -> None:
-    if found.source != Source.HAND:
+    if found.source != MembershipSource.HAND:
         text = f"The sign-on says that {found.user} is {found.role} of {found.team}."
         remedy = "Change their groups there; it holds from their next login on."
         raise _refused("username", found.user.username, text, remedy, "from_sign_on", 409)

@@ -65,7 +65,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LaunchRun:
     """The present or last run in a folder. `deaths` counts ends which nobody asked for."""
 
     alive: bool = False
@@ -82,7 +82,7 @@ class Run:
             _say(f"cannot record the run: {error.strerror}")
 
     @classmethod
-    def read(cls, folder: Path) -> Run:
+    def read(cls, folder: Path) -> LaunchRun:
         """An empty one if there is none, or none that can be read."""
         try:
             return cls(**json.loads((folder / HIDDEN / "run.json").read_text(encoding="utf-8")))
@@ -95,7 +95,7 @@ def main(folder: Path) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     end_with_parent(signal.SIGTERM)
-    last = Run.read(folder)
+    last = LaunchRun.read(folder)
     if last.alive:  # it could not say how it ended: killed, or the machine went down
         last = replace(last, deaths=last.deaths + 1, last_exit="killed")
     left = leftovers.end(folder, last.group, grace_s=_LEFTOVER_GRACE_S)

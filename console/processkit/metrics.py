@@ -140,13 +140,13 @@ _MEANS = {"n": "\n", "\\": "\\", '"': '"'}
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     name: str
     labels: Mapping[str, str]
     value: float
 
 
-def parse(text: str, prefix: str = "") -> list[Sample]:
+def parse(text: str, prefix: str = "") -> list[MetricSample]:
     """The samples whose name begins with `prefix`, in their order."""
     found = []
     for line in text.splitlines():
@@ -163,11 +163,11 @@ def parse(text: str, prefix: str = "") -> list[Sample]:
             name: _ESCAPE.sub(lambda escape: _MEANS[escape[1]], raw)
             for name, raw in _LABEL.findall(match[2] or "")
         }
-        found.append(Sample(match[1], labels, value))
+        found.append(MetricSample(match[1], labels, value))
     return found
 
 
-def total(samples: Iterable[Sample], name: str, **labels: str) -> float | None:
+def total(samples: Iterable[MetricSample], name: str, **labels: str) -> float | None:
     """The sum over the children with these labels; None when there is none: absent is not zero."""
     wanted = set(labels.items())
     values = [s.value for s in samples if s.name == name and wanted <= set(s.labels.items())]

@@ -17,7 +17,7 @@ SECOND_FACTOR = ("optional", "admins", "everybody")
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class LoginPolicy:
     """`settings.SIGNON`."""
 
     local_login: str = "everybody"
@@ -28,7 +28,7 @@ class Policy:
     confirm: timedelta = timedelta(minutes=30)
 
 
-def load(env: Mapping[str, str]) -> Policy:
+def load(env: Mapping[str, str]) -> LoginPolicy:
     local = environment.choice(env, "EMBERLINE_LOCAL_LOGIN", "everybody", LOCAL_LOGIN)
     names = tuple(name.casefold() for name in environment.words(env, "EMBERLINE_BREAK_GLASS"))
     if local == "break-glass" and not names:
@@ -37,7 +37,7 @@ def load(env: Mapping[str, str]) -> Policy:
     idle = _number(env, "EMBERLINE_SESSION_IDLE_MINUTES", 720, 5, 60 * 24 * 30)
     longest = _number(env, "EMBERLINE_SESSION_HOURS", 168, 1, 24 * 90)
     confirm = _number(env, "EMBERLINE_CONFIRM_MINUTES", 30, 1, 60 * 24)
-    return Policy(
+    return LoginPolicy(
         local_login=local,
         break_glass=names,
         second_factor=environment.choice(env, "EMBERLINE_SECOND_FACTOR", "optional", SECOND_FACTOR),

@@ -72,7 +72,7 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError, ForbiddenAddressError)
 
 
-class Away(Exception):
+class Departure(Exception):
     """The provider does not answer, or not as one."""
 
 
@@ -165,7 +165,7 @@ def arrival(request: HttpRequest, provider: Provider) -> Person:
         )
         more = _userinfo(facts, answer["access_token"])
     except OSError as error:  # requests' own errors are
-        raise Away(type(error).__name__) from error
+        raise Departure(type(error).__name__) from error
     except _BROKEN as error:
         raise Rejected(f"the provider did not accept the code ({type(error).__name__})") from error
     if more and more.get("sub") != claims["sub"]:
@@ -181,13 +181,13 @@ def metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
         missing = [name for name in _ENDPOINTS if not safe(found.get(name))]
         issuer = found.get("issuer")
     except OSError as error:
-        raise Away(type(error).__name__) from error
+        raise Departure(type(error).__name__) from error
     except _BROKEN as error:
-        raise Away("its metadata cannot be read") from error
+        raise Departure("its metadata cannot be read") from error
     if issuer != provider.issuer:
         raise Rejected(f"the metadata is of another issuer: {str(issuer)[:200]}")
     if missing:
-        raise Away(f"its metadata lacks {', '.join(missing)}")
+        raise Departure(f"its metadata lacks {', '.join(missing)}")
     return found
 
 

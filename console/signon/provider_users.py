@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.accounts.models import Membership, Role, Source, Team, User
+from console.accounts.models import Membership, MembershipSource, Role, Team, User
 from console.accounts.permissions import forget
 from console.audit.record import record
 from console.people.token_actions import fit_tokens
@@ -198,7 +198,7 @@ def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
     for team in Team.objects.filter(slug__in={*provider.teams, *orphaned}):
         slug = team.slug
         has, role = held.get(slug), rights.teams.get(slug, "")
-        if has is not None and has.source != Source.OIDC:
+        if has is not None and has.source != MembershipSource.OIDC:
             continue
         before = has.role if has is not None else None
         if before == (role or None):
@@ -206,7 +206,7 @@ def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
         if not role:
             Membership.objects.filter(team=team, user=user).delete()
         else:
-            given = {"role": role, "source": Source.OIDC}
+            given = {"role": role, "source": MembershipSource.OIDC}
             Membership.objects.update_or_create(team=team, user=user, defaults=given)
         facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
         record(None, "team.member", target(user), facts, of=team)

@@ -21,14 +21,14 @@ from enum import Enum
 from console.provisioners.local.programs import ProgramSeen
 
 
-class Step(Enum):
+class ProgramStep(Enum):
     SAME = "same"  # nothing to write
     BEGAN = "began"  # another process, and nobody died: remember it
     RETURNED = "returned"  # it died and is back
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProgramMark:
     """What is remembered of a program to know its process again. `started_at` in epoch seconds."""
 
     supervisor: str
@@ -38,32 +38,32 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    step: Step
+class ProgramChange:
+    step: ProgramStep
     deaths: int = 0
     """How many, when it returned. Several between two looks are known of workloads only."""
 
 
-def mark(supervisor: str, seen: ProgramSeen) -> Mark:
-    return Mark(supervisor, seen.pid, seen.started_at, seen.deaths or 0)
+def mark(supervisor: str, seen: ProgramSeen) -> ProgramMark:
+    return ProgramMark(supervisor, seen.pid, seen.started_at, seen.deaths or 0)
 
 
-def compare(before: Mark | None, supervisor: str, seen: ProgramSeen) -> Verdict:
+def compare(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> ProgramChange:
     now = mark(supervisor, seen)
     if before == now:
-        return Verdict(Step.SAME)
+        return ProgramChange(ProgramStep.SAME)
     if before is None or before.supervisor != supervisor:
-        return Verdict(Step.BEGAN)
+        return ProgramChange(ProgramStep.BEGAN)
     if not now.pid:
-        return Verdict(Step.SAME)
+        return ProgramChange(ProgramStep.SAME)
     if seen.deaths is not None:
         died = max(0, now.deaths - before.deaths)
     else:
         died = int(_is_another(before, now) and not _was_asked(seen))
-    return Verdict(Step.RETURNED, died) if died else Verdict(Step.BEGAN)
+    return ProgramChange(ProgramStep.RETURNED, died) if died else ProgramChange(ProgramStep.BEGAN)
 
 
-def _is_another(before: Mark, now: Mark) -> bool:
+def _is_another(before: ProgramMark, now: ProgramMark) -> bool:
     """The same pid with an earlier start is the same process: the clock was put back."""
     return before.pid != 0 and (now.pid != before.pid or now.started_at > before.started_at)
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from console.clusters import refresh
-from console.clusters.choices import Phase
+from console.clusters.choices import ClusterPhase
 from console.clusters.selectors import default_cluster
 from console.core import disk
 from console.provisioners.kubernetes.api.access import own_namespace
@@ -31,7 +31,7 @@ _SHARED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PreflightResult:
     """`needed`: without it the console does not work; else something is lost."""
 
     subject: str
@@ -46,69 +46,69 @@ class Verdict:
         return f"{mark} {self.subject}: {self.text}{remedy}"
 
 
-def ask() -> list[Verdict]:
+def ask() -> list[PreflightResult]:
     return [verdict for part in (*_PARTS, *_more) for verdict in part()]
 
 
-def register(part: Callable[[], Iterator[Verdict]]) -> None:
+def register(part: Callable[[], Iterator[PreflightResult]]) -> None:
     """A room's own questions. Called from AppConfig.ready."""
     if part not in _more:
         _more.append(part)
 
 
-def _settings() -> Iterator[Verdict]:
+def _settings() -> Iterator[PreflightResult]:
     found = [message for message in run_checks() if not message.is_silenced()]
     for message in found:
         serious = message.level >= ERROR
-        yield Verdict("settings", False, str(message.msg), message.hint or "", serious)
+        yield PreflightResult("settings", False, str(message.msg), message.hint or "", serious)
     if not found:
-        yield Verdict("settings", True, "nothing contradicts")
+        yield PreflightResult("settings", True, "nothing contradicts")
 
 
-def _services() -> Iterator[Verdict]:
+def _services() -> Iterator[PreflightResult]:
     found = health.verdicts()
     ok = found["database"] == "ok"
     text = f"{connection.vendor} answers" if ok else found["database"]
-    yield Verdict("database", ok, text, "Look at DATABASE_URL and at the server's log.")
+    yield PreflightResult("database", ok, text, "Look at DATABASE_URL and at the server's log.")
     if ok:
         executor = MigrationExecutor(connection)
         plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
         said = f"{len(plan)} migrations are not applied." if plan else "at this version"
-        yield Verdict("schema", not plan, said, "Run `python -m console.programs migrate`.")
+        yield PreflightResult("schema", not plan, said, "Run `python -m console.programs migrate`.")
     why = found["broker"]
     remedy = "Look at REDIS_URL. Until then changes wait; endpoints serve."
-    yield Verdict("broker", why == "ok", "answers" if why == "ok" else why, remedy)
+    yield PreflightResult("broker", why == "ok", "answers" if why == "ok" else why, remedy)
     yield _disk()
 
 
-def _disk() -> Verdict:
+def _disk() -> PreflightResult:
     try:
         found = disk.look(settings.EMBERLINE.var)
     except OSError as error:
         remedy = "Check the mount and the hardware."
-        return Verdict("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
+        return PreflightResult("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
     ok, full = found.state is disk.DiskState.OK, found.state is disk.DiskState.FULL
-    return Verdict("disk", ok, f"{found.path}: {found.text}", found.remedy, needed=full)
+    return PreflightResult("disk", ok, f"{found.path}: {found.text}", found.remedy, needed=full)
 
 
-def _shared() -> Iterator[Verdict]:
+def _shared() -> Iterator[PreflightResult]:
     """What pods must be given, since each would make its own."""
     if settings.EMBERLINE.keys != "database":
         return
     for name, lost in _SHARED.items():
         given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
         text = "is given" if given else f"is made by each pod for itself: {lost}."
-        yield Verdict(name, given, text, f"Give {name}_FILE from a Secret.")
+        yield PreflightResult(name, given, text, f"Give {name}_FILE from a Secret.")
     for name, path in (
         ("EMBERLINE_L2_PASSWORD_FILE", settings.EMBERLINE.l2_password_file),
         ("EMBERLINE_TARGETS_TOKEN_FILE", settings.EMBERLINE.targets_token_file),
     ):
         readable = os.access(path, os.R_OK)
         text = "can be read" if readable else f"{path} cannot be read."
-        yield Verdict(name, readable, text, "Mount the Secret which has it.")
+        yield PreflightResult(name, readable, text, "Mount the Secret which has it.")
 
 
-def _images() -> Iterator[Verdict]:
+def _images() -> Iterator[PreflightResult]:
     if not default_cluster():
         return
     for name, image in (
@@ -116,10 +116,12 @@ def _images() -> Iterator[Verdict]:
         ("EMBERLINE_ENGINE_IMAGE", settings.EMBERLINE.engine_image),
     ):
         text = image or "names no image: no endpoint can be made."
-        yield Verdict(name, bool(image), text, "Build it from deploy/containers and name it.")
+        yield PreflightResult(
+            name, bool(image), text, "Build it from deploy/containers and name it."
+        )
 
 
-def _sealed() -> Iterator[Verdict]:
+def _sealed() -> Iterator[PreflightResult]:
     """Whether an earlier key can be left out."""
     try:
         found = key_rotation.look()
@@ -132,7 +134,7 @@ def _sealed() -> Iterator[Verdict]:
     elif found.done:
         text = f"those of {_some(found.done)} still need an earlier key."
         remedy = "Run `emberline rekey`, then leave the earlier key out."
-    yield Verdict("kept secrets", not remedy, text, remedy, needed=False)
+    yield PreflightResult("kept secrets", not remedy, text, remedy, needed=False)
 
 
 def _some(titles: list[str], most: int = 5) -> str:
@@ -140,13 +142,15 @@ def _some(titles: list[str], most: int = 5) -> str:
     return f"{', '.join(titles[:most])}{more}"
 
 
-def _static() -> Iterator[Verdict]:
+def _static() -> Iterator[PreflightResult]:
     there = (settings.STATIC_ROOT / "staticfiles.json").is_file()
     text = "collected" if there else f"not collected in {settings.STATIC_ROOT}."
-    yield Verdict("static files", there, text, "Run `manage.py collectstatic`.", needed=False)
+    yield PreflightResult(
+        "static files", there, text, "Run `manage.py collectstatic`.", needed=False
+    )
 
 
-def _cluster() -> Iterator[Verdict]:
+def _cluster() -> Iterator[PreflightResult]:
     """Asked now, whatever was seen before; nothing is written down."""
     if not default_cluster():
         return
@@ -154,10 +158,10 @@ def _cluster() -> Iterator[Verdict]:
     seen = refresh.look_here(namespace)
     text = f"{seen.reason} (namespace {namespace}). {seen.message}".strip()
     remedy = "The chart's Role grants it; so does `emberline cluster role`."
-    yield Verdict("cluster", seen.phase == Phase.READY, text, remedy)
+    yield PreflightResult("cluster", seen.phase == ClusterPhase.READY, text, remedy)
 
 
-_PARTS: tuple[Callable[[], Iterator[Verdict]], ...] = (
+_PARTS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (
     *(_settings, _services, _shared, _sealed, _images, _static, _cluster),
 )
-_more: list[Callable[[], Iterator[Verdict]]] = []
+_more: list[Callable[[], Iterator[PreflightResult]]] = []

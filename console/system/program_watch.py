@@ -18,7 +18,7 @@ from django.db.models import F
 from console.audit.record import diff, record
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
-from console.system.comparison import Mark, Step, Verdict, compare
+from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare
 from console.system.models import ProcessSeen
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def look() -> None:
     for seen in found.programs:
         row = known.pop(seen.name, None)
         verdict = compare(_mark(row), found.supervisor, seen)
-        if verdict.step is not Step.SAME:
+        if verdict.step is not ProgramStep.SAME:
             _keep(row, found.supervisor, seen, verdict)
     ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
 
@@ -46,14 +46,16 @@ def moment(epoch_s: float) -> datetime | None:
     return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None
 
 
-def _mark(row: ProcessSeen | None) -> Mark | None:
+def _mark(row: ProcessSeen | None) -> ProgramMark | None:
     if row is None:
         return None
     started_at = row.started_at.timestamp() if row.started_at else 0.0
-    return Mark(row.supervisor, row.pid, started_at, row.deaths)
+    return ProgramMark(row.supervisor, row.pid, started_at, row.deaths)
 
 
-def _keep(row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: Verdict) -> None:
+def _keep(
+    row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: ProgramChange
+) -> None:
     facts = {
         "supervisor": supervisor,
         "pid": seen.pid,
@@ -70,7 +72,7 @@ def _keep(row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: 
         started_at=row.started_at,
         deaths=row.deaths,
     )
-    if verdict.step is not Step.RETURNED:
+    if verdict.step is not ProgramStep.RETURNED:
         same.update(**facts)
         return
     with transaction.atomic():

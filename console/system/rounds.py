@@ -16,10 +16,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from console.system.preflight import Verdict
+from console.system.preflight import PreflightResult
 
 
-class State(StrEnum):
+class RoundState(StrEnum):
     WORKING = "working"
     IDLE = "idle"
     """There is nothing to do, or it is somebody else's to do: `text` says which."""
@@ -28,12 +28,12 @@ class State(StrEnum):
 
 
 _LEVELS = {
-    State.WORKING: "green",
-    State.IDLE: "secondary",
-    State.LATE: "yellow",
-    State.FAILING: "red",
+    RoundState.WORKING: "green",
+    RoundState.IDLE: "secondary",
+    RoundState.LATE: "yellow",
+    RoundState.FAILING: "red",
 }
-_FINE = (State.WORKING, State.IDLE)
+_FINE = (RoundState.WORKING, RoundState.IDLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Round:
 
     name: str
     purpose: str
-    state: State
+    state: RoundState
     last_at: datetime | None
     text: str
     remedy: str = ""
@@ -69,7 +69,7 @@ def rounds() -> tuple[Round, ...]:
     return tuple(sorted((ask() for ask in _rounds), key=lambda one: one.name))
 
 
-def verdicts() -> Iterator[Verdict]:
+def verdicts() -> Iterator[PreflightResult]:
     """For the doctor: a console without them still serves."""
     try:
         found = rounds()
@@ -78,4 +78,4 @@ def verdicts() -> Iterator[Verdict]:
     now = timezone.now()
     for one in found:
         last = f" Last done {timesince(one.last_at, now)} ago." if one.last_at else ""
-        yield Verdict(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
+        yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)

@@ -18,7 +18,7 @@ from console.processkit.metrics import Registry
 from console.provisioners.base import ProvisionError
 from console.provisioners.local import programs
 from console.provisioners.local.programs import KEEPER, ProgramSeen
-from console.provisioners.local.rpc import REMEDY, State
+from console.provisioners.local.rpc import REMEDY, ProcessState
 from console.system.models import ProcessSeen
 from console.system.program_watch import LOCAL, moment
 from console.web.shell.context import Banner
@@ -38,15 +38,15 @@ _ROLES = {
     "benchmark": "The load generator of {}",
 }
 _LEVELS = {
-    State.RUNNING: "green",
-    State.STARTING: "blue",
-    State.STOPPING: "orange",
-    State.STOPPED: "secondary",
-    State.EXITED: "yellow",
-    State.BACKOFF: "red",
-    State.FATAL: "red",
+    ProcessState.RUNNING: "green",
+    ProcessState.STARTING: "blue",
+    ProcessState.STOPPING: "orange",
+    ProcessState.STOPPED: "secondary",
+    ProcessState.EXITED: "yellow",
+    ProcessState.BACKOFF: "red",
+    ProcessState.FATAL: "red",
 }
-_FAILING = (State.BACKOFF, State.FATAL)
+_FAILING = (ProcessState.BACKOFF, ProcessState.FATAL)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _LINE_CHARACTERS = 2000
 
@@ -150,7 +150,7 @@ def _purpose(seen: ProgramSeen) -> str:
 
 def _message(seen: ProgramSeen) -> str:
     why = seen.ending.why if seen.ending else seen.message
-    if seen.state is State.FATAL:
+    if seen.state is ProcessState.FATAL:
         return f"Given up ({why or 'it did not start'})."
     return f"Died ({why or 'it did not start'}); is started again by itself."
 

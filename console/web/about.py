@@ -34,7 +34,7 @@ _VLLM = re.compile(r"^(vllm[\w]*)-(\d[^-]*)\.dist-info$")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SoftwarePart:
     name: str
     version: str
     licence: str = ""
@@ -52,22 +52,25 @@ def installed(name: str) -> str:
         return ""
 
 
-def runtime() -> list[Part]:
+def runtime() -> list[SoftwarePart]:
     """What the console itself runs on."""
-    parts = [Part("Emberline", version()), Part("Python", platform.python_version())]
-    parts += [Part(title, installed(name)) for title, name in _TOLD]
-    parts.append(Part("Database", f"{connection.display_name} {_database()}"))
-    parts.append(Part("vLLM of local workers", _vllm(settings.EMBERLINE.vllm_python)))
+    parts = [
+        SoftwarePart("Emberline", version()),
+        SoftwarePart("Python", platform.python_version()),
+    ]
+    parts += [SoftwarePart(title, installed(name)) for title, name in _TOLD]
+    parts.append(SoftwarePart("Database", f"{connection.display_name} {_database()}"))
+    parts.append(SoftwarePart("vLLM of local workers", _vllm(settings.EMBERLINE.vllm_python)))
     return [part for part in parts if part.version]
 
 
 @lru_cache(maxsize=1)
-def packages() -> tuple[Part, ...]:
+def packages() -> tuple[SoftwarePart, ...]:
     """Everything installed beside the console, with the licence which it states."""
     return tuple(sorted(_packages(), key=lambda part: part.name.casefold()))
 
 
-def browser_files() -> list[Part]:
+def browser_files() -> list[SoftwarePart]:
     """What browsers are sent of others' work, as the file beside it says."""
     readme = finders.find("vendor/README.md")
     path = Path(str(readme)) if readme else settings.EMBERLINE.static_root / "vendor/README.md"
@@ -76,7 +79,7 @@ def browser_files() -> list[Part]:
     except OSError:
         return []
     return [
-        Part(name, number.partition(",")[0], licence)
+        SoftwarePart(name, number.partition(",")[0], licence)
         for _, name, number, licence in _ROW.findall(text)
     ]
 
@@ -94,13 +97,13 @@ def _vllm(python: Path) -> str:
     return ""
 
 
-def _packages() -> Iterator[Part]:
+def _packages() -> Iterator[SoftwarePart]:
     seen = set()
     for one in metadata.distributions():
         name = one.metadata["Name"]
         if name and name not in seen:
             seen.add(name)
-            yield Part(name, one.version, _licence(one.metadata))
+            yield SoftwarePart(name, one.version, _licence(one.metadata))
 
 
 def _licence(said: metadata.PackageMetadata) -> str:

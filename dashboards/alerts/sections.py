@@ -8,7 +8,7 @@ from django.urls import NoReverseMatch, reverse
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class AlertsSection:
     """`order` counts from 10 (Firing); Rules is 20, Silences 30, Receivers 40, History 50."""
 
     label: str
@@ -16,10 +16,10 @@ class Section:
     order: int
 
 
-_sections: dict[str, Section] = {}
+_sections: dict[str, AlertsSection] = {}
 
 
-def register(section: Section) -> None:
+def register(section: AlertsSection) -> None:
     """Called from AppConfig.ready; a second call for the same URL replaces the first."""
     _sections[section.url_name] = section
 

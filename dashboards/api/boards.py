@@ -17,13 +17,13 @@ from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
-from dashboards.boards.charts.figure import Drawn
-from dashboards.boards.page import Place
+from dashboards.boards.charts.figure import StyledSeries
+from dashboards.boards.page import BoardLocation
 from dashboards.boards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import query
-from dashboards.boards.results.board import Measured, Shown
-from dashboards.boards.results.query import Look
+from dashboards.boards.results.board import BoardResult, PanelResult
+from dashboards.boards.results.query import BoardQuery
 from endpoints import selectors
 
 _TAGS = ["boards"]
@@ -120,7 +120,7 @@ class OneBoard(APIView):
         says so."""
         given = request.query_params
         chosen, problems = query.read(given, time.time())
-        place = Place(BOARDS[board], given.get("endpoint", ""))
+        place = BoardLocation(BOARDS[board], given.get("endpoint", ""))
         problems += _misplaced(place, chosen)
         if place.endpoint:
             selectors.get(place.endpoint, viewer=request.user)
@@ -133,7 +133,7 @@ class OneBoard(APIView):
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
 
 
-def _misplaced(place: Place, chosen: Look) -> tuple[Problem, ...]:
+def _misplaced(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
     """What of the look this board does not have."""
     wrong = []
     if chosen.worker and not place.endpoint:
@@ -165,7 +165,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {name: getattr(panel, name) for name in names}
 
 
-def _numbers(found: Measured) -> dict[str, Any]:
+def _numbers(found: BoardResult) -> dict[str, Any]:
     return {
         "window": asdict(found.window),
         "scraped": found.scraped,
@@ -174,7 +174,7 @@ def _numbers(found: Measured) -> dict[str, Any]:
     }
 
 
-def _panel_numbers(shown: Shown) -> dict[str, Any]:
+def _panel_numbers(shown: PanelResult) -> dict[str, Any]:
     return {
         **_panel(shown.panel),
         "state": shown.state,
@@ -184,5 +184,5 @@ def _panel_numbers(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _line(item: Drawn) -> dict[str, Any]:
+def _line(item: StyledSeries) -> dict[str, Any]:
     return {"name": item.style.label, "values": item.values}

@@ -27,7 +27,7 @@ from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
 from dashboards.benchmarks.generator.keeper import keeper, this_host
-from dashboards.benchmarks.models import Benchmark, BenchmarkData, State
+from dashboards.benchmarks.models import Benchmark, BenchmarkData, BenchmarkState
 from dashboards.benchmarks.selectors import live_count, live_of
 from endpoints import selectors as endpoints
 from endpoints.models import Endpoint
@@ -46,7 +46,7 @@ CACHES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BenchmarkRequest:
     """What a person or a program asks for. `trace`: the text of an uploaded file, "" for the
     built-in sample. `second`: an endpoint that gets the same work afterwards."""
 
@@ -72,7 +72,9 @@ class Wish:
         return replace(job, nonce=f"seed-{job.seed}") if self.caches == SHARED else job
 
 
-def start(actor: Any, name: str, wish: Wish, *, request_id: str = "") -> list[Benchmark]:
+def start(
+    actor: Any, name: str, wish: BenchmarkRequest, *, request_id: str = ""
+) -> list[Benchmark]:
     """Queue a run, and one of the second endpoint behind it. Refused while one is live, or while
     an endpoint cannot serve."""
     names = [name, wish.second] if wish.second else [name]
@@ -112,7 +114,12 @@ def _loadable(actor: Any, name: str) -> Endpoint:
 
 
 def _make(
-    actor: Any, endpoint: Endpoint, wish: Wish, job: Job, after: Benchmark | None, request_id: str
+    actor: Any,
+    endpoint: Endpoint,
+    wish: BenchmarkRequest,
+    job: Job,
+    after: Benchmark | None,
+    request_id: str,
 ) -> Benchmark:
     if wish.caches == FRESH:
         job = replace(job, nonce=secrets.token_hex(6))
@@ -150,7 +157,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
         tasks.sweep.nudge()
-    if run.state != State.RUNNING or run.host != this_host():
+    if run.state != BenchmarkState.RUNNING or run.host != this_host():
         return
     try:
         keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
@@ -188,4 +195,4 @@ def _running(name: str) -> ConflictError:
     )
 
 
-_LIVE = (State.QUEUED, State.RUNNING)
+_LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)

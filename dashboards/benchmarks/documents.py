@@ -8,16 +8,16 @@ from dashboards.benchmarks import lifecycle, selectors
 from dashboards.benchmarks.generator.comparison import Comparison, compare, differences
 from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, belongs
 from dashboards.benchmarks.generator.report_text import ENDS, doubts
-from dashboards.benchmarks.generator.samples import Sample
-from dashboards.benchmarks.models import Benchmark, State
+from dashboards.benchmarks.generator.samples import RequestSample
+from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from dashboards.boards.charts import inline_chart
 
 _COLOURS = {
-    State.QUEUED: "secondary",
-    State.RUNNING: "blue",
-    State.DONE: "green",
-    State.ABORTED: "orange",
-    State.FAILED: "red",
+    BenchmarkState.QUEUED: "secondary",
+    BenchmarkState.RUNNING: "blue",
+    BenchmarkState.DONE: "green",
+    BenchmarkState.ABORTED: "orange",
+    BenchmarkState.FAILED: "red",
 }
 _ERRORS = {
     "timeout": "No answer in time",
@@ -36,7 +36,7 @@ def brief(row: Benchmark) -> dict[str, Any]:
     result = row.result
     return {
         "run": row,
-        "colour": _COLOURS[State(row.state)],
+        "colour": _COLOURS[BenchmarkState(row.state)],
         "what": what(row),
         "requests": result.get("requests"),
         "failed": result.get("failed"),
@@ -95,7 +95,9 @@ def settings_of(row: Benchmark) -> list[tuple[str, str]]:
     return found
 
 
-def compared(a: Benchmark, b: Benchmark, of_a: list[Sample], of_b: list[Sample]) -> Comparison:
+def compared(
+    a: Benchmark, b: Benchmark, of_a: list[RequestSample], of_b: list[RequestSample]
+) -> Comparison:
     return compare(of_a, of_b, caveats(a, b))
 
 
@@ -107,7 +109,7 @@ def caveats(a: Benchmark, b: Benchmark) -> list[str]:
         listed = "; ".join(other) or "another trace"
         found.append(f"They were not asked the same: {listed}.")
     for which, row in (("A", a), ("B", b)):
-        if row.state != State.DONE:
+        if row.state != BenchmarkState.DONE:
             found.append(f"{which} did not come to its end ({row.get_state_display().lower()}).")
         if row.progress.get("stopped_by") == "errors" or row.result.get("failed"):
             found.append(f"{which} had requests that failed: {row.result.get('failed', 0)}.")

@@ -9,7 +9,7 @@ from django import forms
 
 from console.core.errors import Refused
 from console.web.forms import Styled
-from dashboards.benchmarks.actions import CACHES, FRESH, Wish
+from dashboards.benchmarks.actions import CACHES, FRESH, BenchmarkRequest
 from dashboards.benchmarks.generator.job import (
     APIS,
     CHAT,
@@ -74,7 +74,7 @@ class BenchmarkForm(Styled, forms.Form):
     def limits(self) -> list[Any]:
         return [self[name] for name in LIMITS]
 
-    def read(self) -> Wish:
+    def read(self) -> BenchmarkRequest:
         """What was typed, whether or not it is right; the job's rules speak in `refuse`."""
         data: Mapping[str, Any] = self.data
         given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
@@ -83,7 +83,7 @@ class BenchmarkForm(Styled, forms.Form):
             value = data.get(one.name)
             if value not in (None, ""):
                 given[one.name] = value
-        return Wish(
+        return BenchmarkRequest(
             given,
             title=str(data.get("title", "")),
             caches=str(data.get("caches") or FRESH),

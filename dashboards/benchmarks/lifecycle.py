@@ -33,7 +33,7 @@ from dashboards.benchmarks.generator.keeper import (
     make_folder,
     this_host,
 )
-from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, State
+from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, BenchmarkState
 from endpoints import selectors
 
 log = logging.getLogger(__name__)
@@ -78,11 +78,11 @@ def _forgotten() -> None:
 
 def one(row: Benchmark) -> None:
     kept = keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    if row.state == State.QUEUED:
+    if row.state == BenchmarkState.QUEUED:
         _begin(row, kept)
     elif row.host != this_host():
         _give_up(row)
-    elif row.state == State.RUNNING:
+    elif row.state == BenchmarkState.RUNNING:
         _look(row, kept)
     elif row.left:
         _tidy(row, kept)
@@ -90,7 +90,7 @@ def one(row: Benchmark) -> None:
 
 def progress_now(row: Benchmark) -> dict[str, Any]:
     """The generator's last word: of its file where it is at hand, else as collected."""
-    if row.state == State.RUNNING and row.host == this_host():
+    if row.state == BenchmarkState.RUNNING and row.host == this_host():
         found = files.read_progress(_folder(row))
         if found is not None:
             return found
@@ -102,20 +102,20 @@ def progress_now(row: Benchmark) -> dict[str, Any]:
 
 def _begin(row: Benchmark, kept: Keeper) -> None:
     if row.abort_at:
-        _end(row, State.ABORTED, "It was aborted before it began.")
+        _end(row, BenchmarkState.ABORTED, "It was aborted before it began.")
         return
     if row.after is not None and row.after.live:
         return
     why_not = unable(row)
     if why_not:
-        _end(row, State.FAILED, why_not)
+        _end(row, BenchmarkState.FAILED, why_not)
         return
     # Before the row says so: another pass may start what it finds running.
     task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
     now = timezone.now()
-    mine = Benchmark.objects.filter(pk=row.pk, state=State.QUEUED, abort_at__isnull=True)
+    mine = Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.QUEUED, abort_at__isnull=True)
     if mine.update(
-        state=State.RUNNING,
+        state=BenchmarkState.RUNNING,
         host=this_host(),
         left=True,
         started_at=now,
@@ -160,18 +160,23 @@ def _look(row: Benchmark, kept: Keeper) -> None:
     if seen is not None and state in (files.DONE, files.ABORTED):
         _ended(row, seen)
     elif state == files.LOST:
-        _end(row, State.FAILED, KILLED, progress=seen)
+        _end(row, BenchmarkState.FAILED, KILLED, progress=seen)
     elif gone and row.abort_at:
-        _end(row, State.ABORTED, "", progress=seen)
+        _end(row, BenchmarkState.ABORTED, "", progress=seen)
     elif gone and not _young(row):
         words = kept.last_words(run)
-        _end(row, State.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
+        _end(row, BenchmarkState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
     elif row.abort_at:
         kept.stop(run)
         _touch(row, stage="Ending", **({"progress": seen} if seen else {}))
     elif _overdue(row, seen):
         kept.stop(run)
-        _end(row, State.FAILED, "The load generator fell silent and was ended.", progress=seen)
+        _end(
+            row,
+            BenchmarkState.FAILED,
+            "The load generator fell silent and was ended.",
+            progress=seen,
+        )
     elif gone:
         kept.start(run)  # the pass that should have started it died
         _touch(row)
@@ -201,11 +206,11 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
     packed = files.read_samples(_folder(row))
     with transaction.atomic():
         BenchmarkData.objects.update_or_create(run=row, defaults={"samples": packed})
-        state, message = (State.ABORTED, "") if aborted else (State.DONE, "")
+        state, message = (BenchmarkState.ABORTED, "") if aborted else (BenchmarkState.DONE, "")
         if aborted and not row.abort_at:
             message = "It was ended from outside, as when this machine's programs are stopped."
         if not aborted and not result.get("requests"):
-            state, message = State.FAILED, "No request was answered."
+            state, message = BenchmarkState.FAILED, "No request was answered."
         progress = {name: value for name, value in seen.items() if name != "result"}
         _end(row, state, message, progress=progress, result=result)
 
@@ -214,8 +219,8 @@ def _give_up(row: Benchmark) -> None:
     """Of another machine. It tidies up itself, if it comes back."""
     if timezone.now() - row.touched_at < timedelta(seconds=FORGOTTEN_S):
         return
-    if row.state == State.RUNNING:
-        _end(row, State.FAILED, f"The background worker that ran it ({row.host}) is gone.")
+    if row.state == BenchmarkState.RUNNING:
+        _end(row, BenchmarkState.FAILED, f"The background worker that ran it ({row.host}) is gone.")
     else:
         Benchmark.objects.filter(pk=row.pk).update(left=False)
 
@@ -232,7 +237,7 @@ def _tidy(row: Benchmark, kept: Keeper) -> None:
 # ---- write
 
 
-def _end(row: Benchmark, state: State, message: str, **fields: Any) -> None:
+def _end(row: Benchmark, state: BenchmarkState, message: str, **fields: Any) -> None:
     """Only while it lives: the first end stays."""
     now = timezone.now()
     known = {name: value for name, value in fields.items() if value is not None}
@@ -244,7 +249,7 @@ def _end(row: Benchmark, state: State, message: str, **fields: Any) -> None:
 
 
 def _touch(row: Benchmark, **fields: Any) -> None:
-    Benchmark.objects.filter(pk=row.pk, state=State.RUNNING).update(
+    Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.RUNNING).update(
         touched_at=timezone.now(), **fields
     )
 

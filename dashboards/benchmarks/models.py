@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 
-class State(models.TextChoices):
+class BenchmarkState(models.TextChoices):
     QUEUED = "queued", "Queued"
     RUNNING = "running", "Running"
     DONE = "done", "Done"
@@ -23,7 +23,7 @@ class State(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
-LIVE = (State.QUEUED, State.RUNNING)
+LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
 
 
 class Benchmark(models.Model):
@@ -38,7 +38,9 @@ class Benchmark(models.Model):
     title = models.CharField(max_length=80, default="", blank=True)
     job = models.JSONField()
     endpoint_facts = models.JSONField(default=dict, blank=True)
-    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
+    state = models.CharField(
+        max_length=10, choices=BenchmarkState.choices, default=BenchmarkState.QUEUED
+    )
     stage = models.CharField(max_length=120, default="", blank=True)
     message = models.TextField(default="", blank=True)
     progress = models.JSONField(default=dict, blank=True)

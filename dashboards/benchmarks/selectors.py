@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from console.accounts.permissions import Somebody, visible
 from console.core.errors import Problem, Refused
 from dashboards.benchmarks.generator import files
-from dashboards.benchmarks.generator.samples import Sample
+from dashboards.benchmarks.generator.samples import RequestSample
 from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData
 from endpoints.models import Endpoint
 
@@ -59,7 +59,7 @@ def live_of(endpoint: Endpoint) -> Benchmark | None:
     return endpoint.benchmarks.filter(state__in=LIVE).first()
 
 
-def samples(run: Benchmark) -> list[Sample]:
+def samples(run: Benchmark) -> list[RequestSample]:
     """One a request; empty while it runs."""
     kept = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
     return files.unpack(bytes(kept)) if kept else []

@@ -17,10 +17,10 @@ from typing import Any
 
 from console.accounts.permissions import Somebody
 from dashboards.boards import annotations as boards_annotations
-from dashboards.boards.page import Place
+from dashboards.boards.page import BoardLocation
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.boards.results import board, comparison, resolution
-from dashboards.boards.results.query import Look
+from dashboards.boards.results.query import BoardQuery
 from dashboards.costs.prices.factors import factors
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
@@ -31,14 +31,14 @@ _DRAWN_AGAIN = 12  # times within a coarse step, whose last point still fills
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BoardResponse:
     """`etag` tells whether anything of the body is new."""
 
     body: bytes
     etag: str
 
 
-class Kept:
+class BoardCache:
     """Whatever was made for a key, for as long as it is good; the key's second caller waits for
     the first. Two processes keep their own."""
 
@@ -65,10 +65,10 @@ class Kept:
             self._made.clear()
 
 
-KEPT = Kept()
+KEPT = BoardCache()
 
 
-def answer(viewer: Somebody, place: Place, look: Look, scope: Scope) -> Answer:
+def answer(viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope) -> BoardResponse:
     asker, now = _asker(place), time.time()
     look = _fitted(asker, place, look, scope, now)
     window = Window.ending(look.end(now), look.range.length_s, look.range.step_s)
@@ -94,10 +94,12 @@ def answer(viewer: Somebody, place: Place, look: Look, scope: Scope) -> Answer:
     drawn: bytes = KEPT.get(key, good_s, draw)
     told = boards_annotations.notes(asker, viewer, whose, window)
     body = json.dumps(told).encode()[:-1] + b", " + drawn[1:]
-    return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def measured(viewer: Somebody, place: Place, look: Look, scope: Scope) -> board.Measured:
+def measured(
+    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
+) -> board.BoardResult:
     """The numbers, for who wants them as they are."""
     prices = _factors(viewer, place, look)
     whose = place.scope(scope, look)
@@ -107,12 +109,12 @@ def measured(viewer: Somebody, place: Place, look: Look, scope: Scope) -> board.
 
 
 def happened(
-    viewer: Somebody, place: Place, look: Look, scope: Scope, window: Window
+    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope, window: Window
 ) -> dict[str, Any]:
     return boards_annotations.notes(_asker(place), viewer, place.scope(scope, look), window)
 
 
-def document(found: board.Measured, *, compare: bool) -> dict[str, Any]:
+def document(found: board.BoardResult, *, compare: bool) -> dict[str, Any]:
     told = board.document(found)
     if compare:
         told["panels"] = [
@@ -123,18 +125,25 @@ def document(found: board.Measured, *, compare: bool) -> dict[str, Any]:
 
 
 def _measured(
-    asker: Asker, place: Place, look: Look, scope: Scope, prices: board.Factors, now: float
-) -> board.Measured:
+    asker: Asker,
+    place: BoardLocation,
+    look: BoardQuery,
+    scope: Scope,
+    prices: board.Factors,
+    now: float,
+) -> board.BoardResult:
     panels, end = place.shown(look), look.end(now)
     return board.measure(asker, panels, scope, look.range, end, prices, compare=look.compare)
 
 
-def _fitted(asker: Asker, place: Place, look: Look, scope: Scope, now: float) -> Look:
+def _fitted(
+    asker: Asker, place: BoardLocation, look: BoardQuery, scope: Scope, now: float
+) -> BoardQuery:
     whose = place.scope(scope, look)
     return replace(look, range=resolution.fitting(asker, whose, look.range, look.end(now)))
 
 
-def _asker(place: Place) -> Asker:
+def _asker(place: BoardLocation) -> Asker:
     return connections.of_endpoint(place.endpoint) if place.endpoint else connections.fleet()
 
 
@@ -143,7 +152,7 @@ def _whom(asker: Asker) -> Any:
     return asker.parts if isinstance(asker, Federated) else asker
 
 
-def _factors(viewer: Somebody, place: Place, look: Look) -> board.Factors:
+def _factors(viewer: Somebody, place: BoardLocation, look: BoardQuery) -> board.Factors:
     """Only for who shows money."""
     priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
     return factors(viewer) if priced else {}

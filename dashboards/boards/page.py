@@ -17,11 +17,11 @@ from django.utils.text import slugify
 from console.core.errors import Problem
 from dashboards.boards.panels import BOARDS, FIRST, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
-from dashboards.boards.results.query import LONGEST_S, REFRESHES, Look
+from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoardLocation:
     """A board of one endpoint, or of all the viewer may see."""
 
     board: Board
@@ -31,11 +31,11 @@ class Place:
     def panels(self) -> tuple[Panel, ...]:
         return self.board.panels(one=bool(self.endpoint))
 
-    def shown(self, look: Look) -> tuple[Panel, ...]:
+    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
         """All of them, or the one that fills the screen."""
         return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
 
-    def scope(self, scope: Scope, look: Look) -> Scope:
+    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
         return replace(scope, worker=look.worker) if self.endpoint else scope
 
     def url(self, part: str = "") -> str:
@@ -59,7 +59,7 @@ class Choice:
 
 
 def context(
-    place: Place, look: Look, problems: Sequence[Problem], workers: Sequence[str] = ()
+    place: BoardLocation, look: BoardQuery, problems: Sequence[Problem], workers: Sequence[str] = ()
 ) -> dict[str, Any]:
     shown = place.shown(look)
     if look.panel and not shown:
@@ -85,7 +85,7 @@ def context(
     }
 
 
-def times(look: Look, data_url: str) -> dict[str, Any]:
+def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
     """What any page with charts needs, be it a board or not."""
     return {
         "look": look,
@@ -107,7 +107,7 @@ def times(look: Look, data_url: str) -> dict[str, Any]:
     }
 
 
-def _tabs(place: Place, look: Look) -> list[Choice]:
+def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
         other = replace(place, board=board)
@@ -118,7 +118,7 @@ def _tabs(place: Place, look: Look) -> list[Choice]:
     return found
 
 
-def _sections(place: Place, look: Look) -> list[dict[str, Any]]:
+def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
     """Headings with their panels, and where each panel's own links lead."""
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
@@ -138,7 +138,7 @@ def _sections(place: Place, look: Look) -> list[dict[str, Any]]:
     return found
 
 
-def _twice(look: Look) -> Look:
+def _twice(look: BoardQuery) -> BoardQuery:
     """Twice as long around the same middle; what lies beyond now is cut off when it is read."""
     end, length = look.until or 0, look.range.length_s
     half = min(length, LONGEST_S - length) // 2

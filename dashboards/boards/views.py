@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers, page
-from dashboards.boards.page import Place
+from dashboards.boards.page import BoardLocation
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import csv_export, query
@@ -69,12 +69,14 @@ def endpoint_csv(request: HttpRequest, name: str, board: str = FIRST) -> HttpRes
     return _csv(request, _place(board, name), _scope(name))
 
 
-def _page(request: HttpRequest, place: Place, workers: tuple[str, ...] = ()) -> dict[str, Any]:
+def _page(
+    request: HttpRequest, place: BoardLocation, workers: tuple[str, ...] = ()
+) -> dict[str, Any]:
     chosen, problems = query.read(request.GET, time.time())
     return page.context(place, chosen, problems, workers)
 
 
-def _data(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
     """With an ETag: a board on which nothing is new is not sent again."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.answer(request.user, place, chosen, scope)
@@ -83,7 +85,7 @@ def _data(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
     return get_conditional_response(request, etag=found.etag, response=response) or response
 
 
-def _csv(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
     """Numbers as they are; empty where there is none."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.measured(request.user, place, chosen, scope)
@@ -99,8 +101,8 @@ def _scope(name: str) -> Scope:
     return Scope(name, selectors.NAMESPACE)
 
 
-def _place(key: str, endpoint: str = "") -> Place:
-    place = Place(BOARDS[key], endpoint)
+def _place(key: str, endpoint: str = "") -> BoardLocation:
+    place = BoardLocation(BOARDS[key], endpoint)
     if not place.panels:
         raise Http404(key)
     return place

@@ -16,4 +16,4 @@ class MoneyConfig(AppConfig):
 
         rounds.register(tasks.as_round)
         context.register(banner.budget_banner)
-        meters.also("web", metrics.Exposed())
+        meters.also("web", metrics.BudgetMetrics())

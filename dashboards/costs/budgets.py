@@ -20,7 +20,7 @@ from console.audit.record import record
 from dashboards.costs.formulas.savings import HOUR_S
 from dashboards.costs.ledger import months, sums
 from dashboards.costs.ledger.months import Month
-from dashboards.costs.ledger.sums import Line
+from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.models import Budget, BudgetCrossing, MeasuredHour, Whose
 from endpoints import teams
 
@@ -31,7 +31,7 @@ WINDOW = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BudgetState:
     """Of a budget, in US dollars. `foreseen` at the month's end; None: nothing was measured yet.
     `unpriced`: some of what it is for has no price, so more is spent than is known."""
 
@@ -75,7 +75,7 @@ def budgets(viewer: Somebody = None) -> QuerySet[Budget]:
     return rows.filter(of_team | Q(whose=Whose.ENDPOINT, subject__in=teams.names(viewer)))
 
 
-def states(wanted: Iterable[Budget], now: datetime) -> list[State]:
+def states(wanted: Iterable[Budget], now: datetime) -> list[BudgetState]:
     listed = list(wanted)
     if not listed:
         return []
@@ -86,7 +86,9 @@ def states(wanted: Iterable[Budget], now: datetime) -> list[State]:
     return [_state(budget, spent, lately, hours, left) for budget in listed]
 
 
-def _lately(now: datetime, spent: Sequence[Line], month: Month) -> tuple[Sequence[Line], float]:
+def _lately(
+    now: datetime, spent: Sequence[CostLine], month: Month
+) -> tuple[Sequence[CostLine], float]:
     """What was used in the last whole days, and in how many hours; of this month where those days
     were not measured."""
     today = now.astimezone(UTC).date()
@@ -103,16 +105,16 @@ def _measured(begin: date, end: date) -> float:
 
 
 def _state(
-    budget: Budget, spent: Sequence[Line], lately: Sequence[Line], hours: float, left: float
-) -> State:
+    budget: Budget, spent: Sequence[CostLine], lately: Sequence[CostLine], hours: float, left: float
+) -> BudgetState:
     mine = sums.total(_of(budget, spent))
     each = sums.total(_of(budget, lately)).total_usd / hours if hours else None
     foreseen = None if each is None else mine.total_usd + each * left
     unpriced = mine.unpriced_s > 0 or mine.unpriced_tier_h > 0
-    return State(budget, mine.total_usd, foreseen, unpriced)
+    return BudgetState(budget, mine.total_usd, foreseen, unpriced)
 
 
-def _of(budget: Budget, lines: Iterable[Line]) -> list[Line]:
+def _of(budget: Budget, lines: Iterable[CostLine]) -> list[CostLine]:
     if budget.whose == Whose.TEAM:
         return [line for line in lines if line.team == budget.subject]
     if budget.whose == Whose.ENDPOINT:

@@ -15,7 +15,7 @@ from dashboards.costs.formulas import calibration
 from dashboards.models import Calibration, RunState
 from dashboards.proof_run import facts_of, live_tools
 from endpoints.models import Endpoint
-from endpoints.prompt.client import Answer
+from endpoints.prompt.client import PromptAnswer
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def _stage(run_id: str, stage: str) -> None:
 def _live(endpoint: Endpoint) -> calibration.Ask:
     tools = live_tools(endpoint)
 
-    def ask(prompt: str, worker: str) -> Answer:
+    def ask(prompt: str, worker: str) -> PromptAnswer:
         # A time and not a condition: no metric which all versions and connectors have says that a
         # worker has written everything. It is a task of its own, which may take ten minutes.
         time.sleep(SETTLE_S)

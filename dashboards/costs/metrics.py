@@ -8,23 +8,23 @@ from django.utils import timezone
 
 from console.processkit.metrics import Registry
 from dashboards.costs import budgets
-from dashboards.costs.budgets import State
+from dashboards.costs.budgets import BudgetState
 from dashboards.costs.models import Budget, Whose
 from dashboards.costs.prices.factors import factors
 from dashboards.grafana.export.expressions import FACTORS
-from dashboards.prometheus.collector import Told
+from dashboards.prometheus.collector import MetricsCollector
 
 USED = "emberline_budget_used_ratio"
 FORECAST = "emberline_budget_forecast_ratio"
 
 
-class Exposed(Told[State]):
+class BudgetMetrics(MetricsCollector[BudgetState]):
     unknown = "budgets_unknown"
 
-    def read(self) -> Sequence[State]:
+    def read(self) -> Sequence[BudgetState]:
         return budgets.states(budgets.budgets(), timezone.now())
 
-    def tell(self, registry: Registry, row: State) -> None:
+    def tell(self, registry: Registry, row: BudgetState) -> None:
         labels = labels_of(row.budget)
         text = "Spent of a budget this month, as a share of it."
         registry.gauge(USED, text, **labels).set(row.used)
@@ -50,7 +50,7 @@ _TEXTS = {
 Price = tuple[str, str, float]
 
 
-class Prices(Told[Price]):
+class PriceMetrics(MetricsCollector[Price]):
     unknown = "prices_unknown"
 
     def read(self) -> Sequence[Price]:

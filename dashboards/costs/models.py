@@ -31,7 +31,7 @@ class MeasuredHour(models.Model):
         return f"{self.hour:%Y-%m-%d %H}"
 
 
-class Place(models.TextChoices):
+class CostPlace(models.TextChoices):
     """Where a day's cache tier was, for what it costs rests on that."""
 
     HERE = "here", "This machine"
@@ -81,7 +81,7 @@ class CostDay(models.Model):
     price = models.FloatField(null=True)
     slope = models.FloatField(null=True)
     tier = models.CharField(max_length=200, default="", blank=True)
-    tier_place = models.CharField(max_length=10, choices=Place.choices, default="", blank=True)
+    tier_place = models.CharField(max_length=10, choices=CostPlace.choices, default="", blank=True)
     tier_h = models.FloatField(default=0.0)
     tier_memory_h = models.FloatField(default=0.0)
     tier_disk_h = models.FloatField(default=0.0)

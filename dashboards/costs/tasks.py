@@ -7,7 +7,7 @@ from datetime import timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from console.system.rounds import Round, State
+from console.system.rounds import Round, RoundState
 from console.tasks import BaseTask
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import MeasuredHour
@@ -43,17 +43,17 @@ def as_round() -> Round:
     late = [hour for hour in hours.missing(now) if now - hour > hours.HOUR + LATE]
     last = MeasuredHour.objects.order_by("-looked_at").first()
 
-    def line(state: State, text: str, remedy: str = "") -> Round:
+    def line(state: RoundState, text: str, remedy: str = "") -> Round:
         return Round("costs", _PURPOSE, state, last.looked_at if last else None, text, remedy)
 
     if late and not connections.any_known():
         text = "There is no Prometheus to ask, so nothing is added up."
-        return line(State.IDLE, text, "Add a metrics source, or set PROMETHEUS_URL.")
+        return line(RoundState.IDLE, text, "Add a metrics source, or set PROMETHEUS_URL.")
     if late:
         text = (
             f"Full hours that are not added up: {len(late)}, the latest from {late[0]:%F %R} UTC."
         )
-        return line(State.LATE, text, _REMEDY)
+        return line(RoundState.LATE, text, _REMEDY)
     if last is None:
-        return line(State.IDLE, "There was no full hour of an endpoint yet.")
-    return line(State.WORKING, "All full hours are added up.")
+        return line(RoundState.IDLE, "There was no full hour of an endpoint yet.")
+    return line(RoundState.WORKING, "All full hours are added up.")

@@ -15,11 +15,11 @@ from console.accounts.permissions import Somebody, allows
 from dashboards.alerts import rules
 from dashboards.alerts.settings import selectors
 from dashboards.grafana import export
-from dashboards.grafana.export import File
+from dashboards.grafana.export import ExportFile
 from dashboards.prometheus.config import recording_rules as config_recording_rules
 
 
-def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[File, ...]:
+def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
     return export.files(console_url, alert_rules(viewer), recorded=recorded)
 
 

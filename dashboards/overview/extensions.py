@@ -26,10 +26,10 @@ from dashboards.boards.results.fleet_summary import LATELY_S, NO_PROMPT
 from dashboards.costs.formulas.price_terms import of_stored
 from dashboards.costs.formulas.savings import rate
 from dashboards.prometheus import connections
-from dashboards.prometheus.http.client import Answer
+from dashboards.prometheus.http.client import QueryResult
 from dashboards.prometheus.sources import selectors
 from endpoints.models import Endpoint
-from endpoints.pages.list.columns import Cell, Column, Filled, register
+from endpoints.pages.list.columns import Cell, Column, FilledColumns, register
 
 Cells = Mapping[str, Mapping[str, Cell]]
 _ASKED = {
@@ -51,10 +51,10 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 def connect() -> None:
     """Called once, when the application is ready."""
-    register(Filled(Column("requests", "Requests/s", default=False, number=True), numbers))
-    register(Filled(Column("reuse", "Hit rate", number=True), numbers))
-    register(Filled(Column("ttft", "TTFT p90", number=True), numbers))
-    register(Filled(Column("cost", "Cost an hour", default=False, number=True), costs))
+    register(FilledColumns(Column("requests", "Requests/s", default=False, number=True), numbers))
+    register(FilledColumns(Column("reuse", "Hit rate", number=True), numbers))
+    register(FilledColumns(Column("ttft", "TTFT p90", number=True), numbers))
+    register(FilledColumns(Column("cost", "Cost an hour", default=False, number=True), costs))
 
 
 def numbers(rows: Sequence[Endpoint]) -> Cells:
@@ -77,7 +77,7 @@ def costs(rows: Sequence[Endpoint]) -> Cells:
     return {"cost": found}
 
 
-def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cell]:
+def _column(key: str, answer: QueryResult, rows: Sequence[Endpoint]) -> dict[str, Cell]:
     if answer.fault is not None:
         message = fault_message(answer.fault)
         return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}

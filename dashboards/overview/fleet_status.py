@@ -33,7 +33,7 @@ _ENDPOINT = "endpoint/"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SetupStep:
     """Something to do once; `url` is where."""
 
     title: str
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecentChange:
     event: Any
     url: str
 
@@ -63,12 +63,12 @@ def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
     return rows, found.count() if len(rows) == TROUBLED_SHOWN else len(rows)
 
 
-def changes(viewer: Somebody) -> list[Change]:
+def changes(viewer: Somebody) -> list[RecentChange]:
     """The latest of the last day."""
     rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
     named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
     existing = selectors.existing(named.values(), viewer)
-    return [Change(row, _url(named.get(row.pk, ""), existing)) for row in rows]
+    return [RecentChange(row, _url(named.get(row.pk, ""), existing)) for row in rows]
 
 
 def not_seen_since(viewer: Somebody) -> datetime | None:
@@ -79,7 +79,7 @@ def not_seen_since(viewer: Somebody) -> datetime | None:
     return cast("datetime", seen)
 
 
-def first_steps(viewer: Somebody) -> Sequence[Step]:
+def first_steps(viewer: Somebody) -> Sequence[SetupStep]:
     """What a console that works for people has had done to it, in the order of doing."""
     done = selectors.first_steps(viewer)
     known = clusters.names()
@@ -87,13 +87,13 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
     measured = connections.any_known()
     where = f"Clusters: {', '.join(known[:3])}." if known else "Workers run on this machine."
     steps = [
-        Step(
+        SetupStep(
             "Somewhere to run",
             where if known or own else "Register a cluster, or start the console with local ones.",
             bool(known) or own,
             reverse("clusters:list"),
         ),
-        Step(
+        SetupStep(
             "Numbers",
             "Prometheus is asked for the dashboards."
             if measured
@@ -101,19 +101,19 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
             measured,
             reverse("dashboards:fleet"),
         ),
-        Step(
+        SetupStep(
             "An endpoint",
             "A model, how many workers, which cache: start from a template.",
             done["made"],
             reverse("endpoints:new"),
         ),
-        Step(
+        SetupStep(
             "It answers",
             "It is proved by a request through its router; then send it a prompt.",
             done["served"],
             reverse("endpoints:list"),
         ),
-        Step(
+        SetupStep(
             "A key for your program",
             "Each endpoint's Access tab makes them; a key is shown once.",
             done["keyed"],
@@ -123,7 +123,7 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
     if allows(viewer, "admin"):
         text = "Give people accounts, and roles everywhere or in teams."
         there = reverse("accounts:people")
-        steps.append(Step("Colleagues", text, accounts.colleagues(), there))
+        steps.append(SetupStep("Colleagues", text, accounts.colleagues(), there))
     return steps
 
 

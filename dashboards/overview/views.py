@@ -91,7 +91,7 @@ def _now(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _first_steps(request: HttpRequest) -> Sequence[fleet_status.Step]:
+def _first_steps(request: HttpRequest) -> Sequence[fleet_status.SetupStep]:
     """None when all are done, or somebody does not want to be told any more."""
     if preferences.get(request.user, GUIDE) == AWAY:
         return ()

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 
-class Told(ABC, Generic[Row]):
+class MetricsCollector(ABC, Generic[Row]):
     """`unknown` is the counter of scrapes for which nothing could be read."""
 
     unknown: ClassVar[str]

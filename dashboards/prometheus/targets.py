@@ -21,7 +21,7 @@ from cachetier import selectors as cache_selectors
 from console.processkit.metrics import CONTENT_TYPE, Registry
 from console.telemetry import meters
 from dashboards.boards.queries import ENDPOINT_TRANSITION, WORKER_STARTING
-from dashboards.prometheus.collector import Told
+from dashboards.prometheus.collector import MetricsCollector
 from dashboards.prometheus.sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors
 from endpoints.reconcile import transitions
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     """`address` is HOST:PORT; its metrics are at /metrics. Empty labels are left out."""
 
     address: str
@@ -56,16 +56,16 @@ class Target:
         }
 
 
-class Transitions(Told[transitions.Expected]):
+class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
     """Endpoints and workers whose absence is expected now; alert rules leave them out."""
 
     unknown = "transitions_unknown"
     kept_s: ClassVar[float] = 5.0
 
-    def read(self) -> Sequence[transitions.Expected]:
+    def read(self) -> Sequence[transitions.ExpectedAbsence]:
         return transitions.expected(timezone.now())
 
-    def tell(self, registry: Registry, row: transitions.Expected) -> None:
+    def tell(self, registry: Registry, row: transitions.ExpectedAbsence) -> None:
         name = row.endpoint
         if row.transition is not None:
             text = "1 while the endpoint starts, updates or stops and its start is not overdue."
@@ -76,19 +76,19 @@ class Transitions(Told[transitions.Expected]):
             registry.gauge(WORKER_STARTING, text, endpoint_name=name, worker=worker).set(1)
 
 
-def found() -> Iterator[Target]:
+def found() -> Iterator[ScrapeTarget]:
     """Everything with an address, ready or not: what is down must be seen as down."""
     for worker in endpoint_selectors.prometheus_targets_workers():
-        yield Target(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
+        yield ScrapeTarget(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
     for router in routing_selectors.targets():
         # Its metrics carry `endpoint` themselves; `endpoint_name` lets `up` be asked alike.
         pod = f"{router.endpoint}-router-0"
-        yield Target(router.address, "router", pod, router.namespace, router.endpoint)
+        yield ScrapeTarget(router.address, "router", pod, router.namespace, router.endpoint)
     for node in cache_selectors.targets():
-        yield Target(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)
+        yield ScrapeTarget(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)
 
 
-def document(targets: Iterable[Target]) -> list[dict[str, object]]:
+def document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
     """One group a target, in the order of their names: the same state is the same text."""
     return [
         target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
@@ -96,8 +96,8 @@ def document(targets: Iterable[Target]) -> list[dict[str, object]]:
 
 
 def of_source(
-    targets: Iterable[Target], source: str, in_use: Sequence[metrics.Source]
-) -> Iterator[Target]:
+    targets: Iterable[ScrapeTarget], source: str, in_use: Sequence[metrics.MetricsSourceRef]
+) -> Iterator[ScrapeTarget]:
     """What that one is for: so no Prometheus is sent to the pods of a cluster it cannot reach."""
     owners = metrics.owners(in_use)
     for target in targets:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from console.processkit.metrics import Sample, total
+from console.processkit.metrics import MetricSample, total
 from dashboards.boards.queries import CACHED, WRITTEN
-from endpoints.prompt.client import Answer
+from endpoints.prompt.client import PromptAnswer
 
 MAX_TOKENS = 24
 # An L2 write of a few MiB takes well under a second; the rest is for a busy machine.
@@ -41,7 +41,7 @@ _THINGS = ("lantern", "ledger", "compass", "kettle", "ladder", "mirror", "basket
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProofFacts:
     """The endpoint as it stands before the run. `workers`: the ready ones' names."""
 
     workers: tuple[str, ...]
@@ -52,9 +52,9 @@ class Facts:
 
 
 class Tools(Protocol):
-    def ask(self, prompt: str, pin: str) -> Answer: ...
+    def ask(self, prompt: str, pin: str) -> PromptAnswer: ...
 
-    def scrape(self, worker: str) -> list[Sample] | None:
+    def scrape(self, worker: str) -> list[MetricSample] | None:
         """The worker's /metrics now, None when it does not answer."""
         ...
 
@@ -85,15 +85,15 @@ class Shot:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProofStepVerdict:
     ok: bool
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProofOutcome:
     shots: tuple[Shot, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ProofStepVerdict, ...]
 
     @property
     def proved(self) -> bool:
@@ -114,21 +114,23 @@ def prompt(nonce: str) -> str:
     return "\n".join(lines)
 
 
-def run(facts: Facts, tools: Tools, progress: Progress) -> Outcome:
+def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
     """The three requests, as far as they make sense, and what they show."""
     text = prompt(secrets.token_hex(8))
     written = {worker: _written(tools.scrape(worker)) for worker in facts.workers}
     progress("Sending a prompt nobody has seen", ())
     cold, cold_text = _shoot("cold", text, "", facts, tools)
     if cold.error:
-        return Outcome((cold,), (Verdict(False, f"The cold request failed: {cold.error}"),))
+        return ProofOutcome(
+            (cold,), (ProofStepVerdict(False, f"The cold request failed: {cold.error}"),)
+        )
     progress("Sending it again", (cold,))
     again, again_text = _shoot("again", text, "", facts, tools)
     again = _compared(again, again_text, cold, cold_text)
     verdicts = [judge_cold(cold), judge_again(again, cold, facts)]
     why_not = no_other(facts, cold)
     if why_not:
-        return Outcome((cold, again), (*verdicts, Verdict(False, why_not)))
+        return ProofOutcome((cold, again), (*verdicts, ProofStepVerdict(False, why_not)))
     progress("Waiting until L2 has it", (cold, again))
     arrived = _await_l2(cold.worker, written.get(cold.worker, 0.0), tools)
     progress("Sending it to the other worker", (cold, again))
@@ -136,10 +138,10 @@ def run(facts: Facts, tools: Tools, progress: Progress) -> Outcome:
     other, other_text = _shoot("other", text, target, facts, tools)
     other = _compared(other, other_text, cold, cold_text)
     verdicts.append(judge_other(other, cold, target, arrived))
-    return Outcome((cold, again, other), tuple(verdicts))
+    return ProofOutcome((cold, again, other), tuple(verdicts))
 
 
-def no_other(facts: Facts, cold: Shot) -> str:
+def no_other(facts: ProofFacts, cold: Shot) -> str:
     """Why there is nothing to try at another worker, "" if there is."""
     if not facts.l2:
         return (
@@ -154,21 +156,25 @@ def no_other(facts: Facts, cold: Shot) -> str:
     return ""
 
 
-def judge_cold(cold: Shot) -> Verdict:
+def judge_cold(cold: Shot) -> ProofStepVerdict:
     found = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
     if found is None:
         text = "The engine did not say whether anything was cached: cold is not proven."
-        return Verdict(False, text)
+        return ProofStepVerdict(False, text)
     if found:
-        return Verdict(False, f"The cold request found {found} tokens cached: it was not cold.")
-    return Verdict(True, f"Cold: nothing was cached, {cold.worker} computed the whole prompt.")
+        return ProofStepVerdict(
+            False, f"The cold request found {found} tokens cached: it was not cold."
+        )
+    return ProofStepVerdict(
+        True, f"Cold: nothing was cached, {cold.worker} computed the whole prompt."
+    )
 
 
-def judge_again(again: Shot, cold: Shot, facts: Facts) -> Verdict:
+def judge_again(again: Shot, cold: Shot, facts: ProofFacts) -> ProofStepVerdict:
     if again.error:
-        return Verdict(False, f"The second request failed: {again.error}")
+        return ProofStepVerdict(False, f"The second request failed: {again.error}")
     if again.worker != cold.worker:
-        return Verdict(
+        return ProofStepVerdict(
             False,
             f"The second request went to {again.worker} instead of {cold.worker} "
             f"(strategy {facts.strategy}): it could not find what the first one left there.",
@@ -176,17 +182,21 @@ def judge_again(again: Shot, cold: Shot, facts: Facts) -> Verdict:
     tiers = _tiers(again, ("device", "L1"))
     if not tiers:
         why = "" if facts.l1 else " L1 is off, and the device's own cache may be too small."
-        return Verdict(False, f"Again: {again.worker} found nothing of it.{why}")
+        return ProofStepVerdict(False, f"Again: {again.worker} found nothing of it.{why}")
     return _judge_gain("Again", again, tiers)
 
 
-def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> Verdict:
+def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> ProofStepVerdict:
     if other.error:
-        return Verdict(False, f"The request to {target} failed: {other.error}")
+        return ProofStepVerdict(False, f"The request to {target} failed: {other.error}")
     if other.worker != target:
-        return Verdict(False, f"The router sent it to {other.worker} although {target} was named.")
+        return ProofStepVerdict(
+            False, f"The router sent it to {other.worker} although {target} was named."
+        )
     if other.sources is None:
-        return Verdict(False, f"{target} did not show its counters: no source can be named.")
+        return ProofStepVerdict(
+            False, f"{target} did not show its counters: no source can be named."
+        )
     if not other.sources.get("L2"):
         late = (
             ""
@@ -196,20 +206,26 @@ def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> Verdict:
                 "see the Cache page."
             )
         )
-        return Verdict(False, f"L2 did not hit: {target} found nothing of it there.{late}")
+        return ProofStepVerdict(False, f"L2 did not hit: {target} found nothing of it there.{late}")
     return _judge_gain("Other worker", other, _tiers(other, ("L2",)))
 
 
-def _judge_gain(name: str, shot: Shot, tiers: str) -> Verdict:
+def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
     """A hit is worth something only with the same text, and sooner."""
     if shot.same_text is False:
-        return Verdict(False, f"{name}: found in {tiers}, but the text differs from the cold one.")
+        return ProofStepVerdict(
+            False, f"{name}: found in {tiers}, but the text differs from the cold one."
+        )
     if shot.ratio is None:
-        return Verdict(False, f"{name}: found in {tiers}, but the first token was not timed.")
+        return ProofStepVerdict(
+            False, f"{name}: found in {tiers}, but the first token was not timed."
+        )
     share = f"first token after {shot.ratio:.0%} of the cold time"
     if shot.ratio > FASTER:
-        return Verdict(False, f"{name}: found in {tiers}, yet hardly sooner ({share}).")
-    return Verdict(True, f"{name}: found in {tiers} at {shot.worker}, {share}, the same text.")
+        return ProofStepVerdict(False, f"{name}: found in {tiers}, yet hardly sooner ({share}).")
+    return ProofStepVerdict(
+        True, f"{name}: found in {tiers} at {shot.worker}, {share}, the same text."
+    )
 
 
 def _tiers(shot: Shot, wanted: tuple[str, ...]) -> str:
@@ -225,7 +241,7 @@ def _found(shot: Shot) -> int | None:
     return None if shot.sources is None else sum(shot.sources.values())
 
 
-def _shoot(step: str, text: str, pin: str, facts: Facts, tools: Tools) -> tuple[Shot, str]:
+def _shoot(step: str, text: str, pin: str, facts: ProofFacts, tools: Tools) -> tuple[Shot, str]:
     before = {worker: tools.scrape(worker) for worker in facts.workers}
     answer = tools.ask(text, pin)
     if not answer.ok:
@@ -243,7 +259,9 @@ def _shoot(step: str, text: str, pin: str, facts: Facts, tools: Tools) -> tuple[
     return shot, answer.text
 
 
-def _sources(answer: Answer, before: list[Sample] | None, tools: Tools) -> Mapping[str, int] | None:
+def _sources(
+    answer: PromptAnswer, before: list[MetricSample] | None, tools: Tools
+) -> Mapping[str, int] | None:
     """How much each tier gave, once the worker's counters have caught up with its answer."""
     if before is None:
         return None
@@ -258,7 +276,7 @@ def _sources(answer: Answer, before: list[Sample] | None, tools: Tools) -> Mappi
         tools.pause(POLL_S)
 
 
-def _grown(before: list[Sample], after: list[Sample]) -> dict[str, int] | None:
+def _grown(before: list[MetricSample], after: list[MetricSample]) -> dict[str, int] | None:
     """None when the worker has no such counter: absent is not zero."""
     if total(after, CACHED) is None:
         return None
@@ -272,7 +290,7 @@ def _grown(before: list[Sample], after: list[Sample]) -> dict[str, int] | None:
     return grown
 
 
-def _written(samples: list[Sample] | None) -> float:
+def _written(samples: list[MetricSample] | None) -> float:
     """Bytes written beyond L1; a counter that has not counted yet is absent."""
     return sum(
         sample.value

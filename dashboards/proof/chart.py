@@ -12,7 +12,7 @@ _NEAREST = ("L2", "L1", "device")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProofRow:
     """`width` is the bar's length in percent of the slowest; `source` is words."""
 
     title: str
@@ -29,16 +29,16 @@ class Row:
     error: str
 
 
-def rows(shots: Sequence[Mapping[str, Any]]) -> list[Row]:
+def rows(shots: Sequence[Mapping[str, Any]]) -> list[ProofRow]:
     slowest = max((shot.get("ttft_s") or 0 for shot in shots), default=0)
     return [_row(shot, slowest) for shot in shots]
 
 
-def _row(shot: Mapping[str, Any], slowest: float) -> Row:
+def _row(shot: Mapping[str, Any], slowest: float) -> ProofRow:
     sources = shot.get("sources")
     ttft = shot.get("ttft_s")
     ratio = shot.get("ratio")
-    return Row(
+    return ProofRow(
         title=TITLES.get(str(shot.get("step")), str(shot.get("step"))),
         worker=str(shot.get("worker") or ""),
         ttft_s=ttft,

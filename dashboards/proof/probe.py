@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import httpx
 
 from console.core.fetch import fetch
-from console.processkit.metrics import Sample, parse
+from console.processkit.metrics import MetricSample, parse
 from dashboards.proof.cache_proof import MAX_TOKENS
-from endpoints.prompt.client import Answer, Ask, ask
+from endpoints.prompt.client import PromptAnswer, PromptRequest, ask
 
 REQUEST_S = 90.0
 SCRAPE_S = 2.0
@@ -31,9 +31,9 @@ class LiveTools:
     model: str
     workers: Mapping[str, str]
 
-    def ask(self, prompt: str, pin: str) -> Answer:
+    def ask(self, prompt: str, pin: str) -> PromptAnswer:
         return ask(
-            Ask(
+            PromptRequest(
                 self.url,
                 self.key,
                 self.model,
@@ -44,7 +44,7 @@ class LiveTools:
             )
         )
 
-    def scrape(self, worker: str) -> list[Sample] | None:
+    def scrape(self, worker: str) -> list[MetricSample] | None:
         url = self.workers.get(worker)
         if not url:
             return None

@@ -14,10 +14,10 @@ from console.api.preconditions import expected_generation, with_generation
 from console.rehearsal import rehearsal
 from endpoints import selectors
 from endpoints.api.serializers import AbandonedSerializer, EndpointSerializer, WouldSerializer
-from endpoints.manifest_actions import Does, Planned, document
+from endpoints.manifest_actions import PlannedChange, PlannedVerb, document
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import Change, EndpointSpec, SpecErrors, diff
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff
 from endpoints.spec.fields import Effect
 
 
@@ -83,9 +83,9 @@ def carried_out(
     return shown(made.name, status)
 
 
-def _moved(before: Endpoint | None, after: Endpoint) -> tuple[Change, ...]:
+def _moved(before: Endpoint | None, after: Endpoint) -> tuple[FieldChange, ...]:
     old, new = (one.team.slug if one and one.team else None for one in (before, after))
-    return (Change("team", "Team", old, new, Effect.LIVE),) if old != new else ()
+    return (FieldChange("team", "Team", old, new, Effect.LIVE),) if old != new else ()
 
 
 def would(name: str, act: Callable[[], Endpoint]) -> dict[str, Any]:
@@ -94,9 +94,12 @@ def would(name: str, act: Callable[[], Endpoint]) -> dict[str, Any]:
         before = stored.parsed if stored else EndpointSpec(name="", model="")
         after = act()
     changes = (*diff(before, after.parsed), *_moved(stored, after))
-    does = Does.UPDATE if changes else Does.NOTHING
+    does = PlannedVerb.UPDATE if changes else PlannedVerb.NOTHING
     if stored is None:
-        does = Does.CREATE
+        does = PlannedVerb.CREATE
     elif after.deleting:
-        does = Does.DELETE
-    return {"dry_run": True, **document(Planned("endpoint", after.name, does, {}, None, changes))}
+        does = PlannedVerb.DELETE
+    return {
+        "dry_run": True,
+        **document(PlannedChange("endpoint", after.name, does, {}, None, changes)),
+    }

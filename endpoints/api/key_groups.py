@@ -83,7 +83,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
         return Response(status=204)
 
 
-class Keys(GenericAPIView[InferenceKey]):
+class GroupKeys(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = KeySerializer
 
@@ -108,7 +108,7 @@ class Keys(GenericAPIView[InferenceKey]):
         return with_secret(made, 201)
 
 
-class OneKey(GenericAPIView[InferenceKey]):
+class GroupKey(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = KeySerializer
 
@@ -137,7 +137,7 @@ class OneKey(GenericAPIView[InferenceKey]):
         return Response(status=204)
 
 
-class Rotate(GenericAPIView[InferenceKey]):
+class GroupKeyRotation(GenericAPIView[InferenceKey]):
     write_somewhere = True
     serializer_class = RotateSerializer
 

@@ -29,7 +29,7 @@ from endpoints.api.key_serializers import (
 from endpoints.keys import actions, usage
 from endpoints.keys import selectors as keys_selectors
 from endpoints.keys.storage import NewKey
-from endpoints.keys.usage import KEPT_DAYS, Used
+from endpoints.keys.usage import KEPT_DAYS, KeyUse
 from endpoints.models import InferenceKey, KeyUsage
 from endpoints.refusals import bad_body
 from endpoints.spec.endpoint_spec import SpecErrors
@@ -39,7 +39,7 @@ TAGS = ["keys"]
 DAYS = OpenApiParameter("days", int, description=f"How far back, 1 to {KEPT_DAYS}; 30 without it.")
 
 
-class Keys(GenericAPIView[InferenceKey]):
+class EndpointKeys(GenericAPIView[InferenceKey]):
     serializer_class = KeySerializer
 
     @extend_schema(
@@ -64,7 +64,7 @@ class Keys(GenericAPIView[InferenceKey]):
         )
 
 
-class OneKey(GenericAPIView[InferenceKey]):
+class EndpointKey(GenericAPIView[InferenceKey]):
     serializer_class = KeySerializer
 
     @extend_schema(tags=TAGS, summary="Read a key", responses={200: KeySerializer, **REFUSED})
@@ -92,7 +92,7 @@ class OneKey(GenericAPIView[InferenceKey]):
         return Response(status=204)
 
 
-class Rotate(GenericAPIView[InferenceKey]):
+class EndpointKeyRotation(GenericAPIView[InferenceKey]):
     serializer_class = RotateSerializer
 
     @extend_schema(
@@ -106,7 +106,7 @@ class Rotate(GenericAPIView[InferenceKey]):
         return rotated(request, key_id, name)
 
 
-class Usage(GenericAPIView[KeyUsage]):
+class EndpointKeyUsage(GenericAPIView[KeyUsage]):
     serializer_class = UsageSerializer
 
     @extend_schema(
@@ -181,6 +181,6 @@ def _days(request: Request) -> int:
     return int(text)
 
 
-def _used(key_id: str, name: str, used: Used) -> dict[str, Any]:
+def _used(key_id: str, name: str, used: KeyUse) -> dict[str, Any]:
     facts = asdict(used)
     return {"key_id": key_id, "key_name": name, "failed": facts.pop("errors"), **facts}

@@ -22,13 +22,13 @@ from console.api.serializers import ErrorSerializer
 from console.core import request_log
 from endpoints import manifest_actions
 from endpoints.api.serializers import AppliedSerializer
-from endpoints.manifest_actions import Where
+from endpoints.manifest_actions import ManifestTarget
 from endpoints.manifests import documents
 
 _TAGS = ["endpoints"]
 
 
-class Text(dict[str, str]):
+class ManifestText(dict[str, str]):
     """A body which is left as it is: `documents` reads it, with its own limits."""
 
 
@@ -40,8 +40,8 @@ class YamlParser(BaseParser):
         stream: Any,
         _media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
-    ) -> Text:
-        return Text(text=whole_text(stream, parser_context))
+    ) -> ManifestText:
+        return ManifestText(text=whole_text(stream, parser_context))
 
 
 class OtherYamlParser(YamlParser):
@@ -69,12 +69,12 @@ class Apply(APIView):
     )
     def post(self, request: Request) -> Response:
         """All of them or none. Objects without `kind` are endpoints in the console's own words."""
-        where = Where(
+        where = ManifestTarget(
             request.query_params.get("cluster", ""), request.query_params.get("namespace", "")
         )
         dry = dry_run(request)
         body = request.data
-        given: Any = body["text"] if isinstance(body, Text) else body
+        given: Any = body["text"] if isinstance(body, ManifestText) else body
         if isinstance(given, dict):
             given = [given]
         if dry:

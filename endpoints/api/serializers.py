@@ -13,7 +13,7 @@ from rest_framework import serializers
 
 from console.api.serializers import ChangeSerializer
 from endpoints import selectors
-from endpoints.manifest_actions import Does
+from endpoints.manifest_actions import PlannedVerb
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.spec.endpoint_spec import nest
 from endpoints.spec.fields import FIELDS, MAX_REPLICAS, Effect, SpecField
@@ -240,7 +240,7 @@ class NoteSerializer(serializers.Serializer[Any]):
 class AppliedObjectSerializer(serializers.Serializer[Any]):
     object = serializers.CharField()
     name = serializers.CharField(help_text="The endpoint.")
-    action = serializers.ChoiceField(choices=[str(one) for one in Does])
+    action = serializers.ChoiceField(choices=[str(one) for one in PlannedVerb])
     changes = ChangeSerializer(many=True)
     notes = NoteSerializer(many=True)
 

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from console.api.serializers import ErrorSerializer
 from endpoints import teams
 from endpoints.api.serializers import SpecSerializer
-from endpoints.fit.estimate import Line, Verdict
+from endpoints.fit.estimate import FitVerdict, MemoryLine
 from endpoints.placement import capacity_check
 from endpoints.placement import installation as machine
 from endpoints.placement.preview import preview
@@ -41,7 +41,7 @@ class FitFindingSerializer(serializers.Serializer[Any]):
 class JudgedSerializer(serializers.Serializer[Any]):
     machine = serializers.CharField(help_text='An instance type, "this machine", or "".')
     price_usd_hour = serializers.FloatField(allow_null=True)
-    verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in Verdict])
+    verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in FitVerdict])
     capacity_tokens = serializers.IntegerField(help_text="Tokens whose KV fits beside the weights.")
     concurrency = serializers.FloatField(help_text="Callers at once at the longest context.")
     workers_per_machine = serializers.IntegerField()
@@ -87,7 +87,7 @@ def nameless(data: Any) -> EndpointSpec:
     return parse(data, machine.context().defaults)
 
 
-def document(report: capacity_check.Report) -> dict[str, Any]:
+def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
     judged = [
         {
             "machine": one.machine,
@@ -105,7 +105,7 @@ def document(report: capacity_check.Report) -> dict[str, Any]:
     return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: MemoryLine) -> dict[str, Any]:
     return {"name": line.label, "value": line.value, "unit": line.unit, "formula": line.formula}
 
 

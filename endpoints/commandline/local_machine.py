@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from console.audit import chain, integrity
-from console.commandline.context import FAILED, USAGE, Wrong
+from console.commandline.context import FAILED, USAGE, CommandError
 from console.system import preflight
 from console.vault import key_rotation
 from endpoints import actions
@@ -75,7 +75,7 @@ class ThisMachine:
         if found.unreadable:
             lost = f"No key here opens what is kept for {', '.join(found.unreadable)}."
             remedy = "Put the earlier key behind the present one, or give those secrets anew."
-            raise Wrong(" ".join(part for part in (told, lost, remedy) if part), FAILED)
+            raise CommandError(" ".join(part for part in (told, lost, remedy) if part), FAILED)
         return told or "All are sealed with the first key."
 
     def audit(self, verb: str, argument: str) -> str:
@@ -86,12 +86,12 @@ class ThisMachine:
                 return integrity.prune(argument)
             except ValueError:
                 text = f"--before {argument!r} cannot be used: write a day as 2026-01-31."
-                raise Wrong(text, USAGE) from None
+                raise CommandError(text, USAGE) from None
             except chain.BrokenChainError as error:
                 text = f"Nothing was deleted: the log was changed outside the console: {error}."
-                raise Wrong(f"{text} Run emberline audit verify.", FAILED) from None
+                raise CommandError(f"{text} Run emberline audit verify.", FAILED) from None
         text, intact = integrity.verify()
         differs = integrity.compare(argument) if intact and argument else ""
         if not intact or differs:
-            raise Wrong(differs or text, FAILED)
+            raise CommandError(differs or text, FAILED)
         return text

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from console.provisioners.base import TemporaryError
-from console.provisioners.kubernetes.api.client import Client, Json
-from console.provisioners.kubernetes.api.kinds import EVENT, Kind
+from console.provisioners.kubernetes.api.client import Json, KubernetesClient
+from console.provisioners.kubernetes.api.kinds import EVENT, ObjectKind
 from endpoints.manifests import schemas
 from endpoints.manifests.objects import FINALIZER
 
-OBJECT: Final = Kind(f"{schemas.GROUP}/v1", schemas.KIND, schemas.PLURAL)
-DEFINITION: Final = Kind(
+OBJECT: Final = ObjectKind(f"{schemas.GROUP}/v1", schemas.KIND, schemas.PLURAL)
+DEFINITION: Final = ObjectKind(
     "apiextensions.k8s.io/v1",
     "CustomResourceDefinition",
     "customresourcedefinitions",
@@ -29,7 +29,7 @@ _HASH: Final = "emberline.dev/definition-hash"
 class Objects:
     """InferenceEndpointConfigs of one namespace."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self.client = client
 
     def definition(self) -> Json | None:

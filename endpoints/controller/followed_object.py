@@ -20,18 +20,18 @@ from endpoints import actions, manifest_actions, teams
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.controller.cluster_objects import Objects
 from endpoints.controller.models import Follow, Owned
-from endpoints.manifest_actions import Does, Where
+from endpoints.manifest_actions import ManifestTarget, PlannedVerb
 from endpoints.manifests import extensions, importer, object_status, objects
-from endpoints.manifests.object_status import Seen
+from endpoints.manifests.object_status import EndpointSummary
 from endpoints.models import Endpoint
-from endpoints.owners import Owner, Owning
+from endpoints.owners import Owner, OwningSystem
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 REFUSED, NAME_TAKEN = "SpecRefused", "NameTaken"
 
 
-class Each:
+class FollowedObject:
     def __init__(self, follow: Follow, cluster: Objects, item: Json) -> None:
         self.follow = follow
         self.cluster = cluster
@@ -59,7 +59,7 @@ class Each:
         endpoint = _endpoint(row)
         if row is not None and endpoint is not None:
             if not endpoint.deleting:
-                actions.delete(Owning(self.owner), endpoint.name)
+                actions.delete(OwningSystem(self.owner), endpoint.name)
             self._report(row)
             return
         self.cluster.set_finalizer(self.item, False)
@@ -73,7 +73,7 @@ class Each:
             with transaction.atomic():
                 does = self._apply(row)
                 row.save()
-            if does is not Does.NOTHING:
+            if does is not PlannedVerb.NOTHING:
                 self._tell("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
         except (SpecErrors, RefusalError) as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
@@ -85,18 +85,20 @@ class Each:
             row.save()
             self._tell(row.refused_reason, row.refused, warning=True)
 
-    def _apply(self, row: Owned) -> Does:
+    def _apply(self, row: Owned) -> PlannedVerb:
         manifest = objects.read(objects.cleaned(self.item))
         if row.endpoint is None or _endpoint(row) is None:
             row.endpoint = self._name(manifest)
-        where = Where(self.follow.cluster, self.follow.namespace)
-        planned = manifest_actions.plan_one(manifest.whole, where, row.endpoint, Owning(self.owner))
+        where = ManifestTarget(self.follow.cluster, self.follow.namespace)
+        planned = manifest_actions.plan_one(
+            manifest.whole, where, row.endpoint, OwningSystem(self.owner)
+        )
         try:
             with transaction.atomic():
                 row.save(update_fields=["endpoint"])  # from here on it is ours to say
         except IntegrityError:
             raise SpecErrors([_taken(row.endpoint, "Another object")]) from None
-        manifest_actions.carry_out(Owning(self.owner), planned)
+        manifest_actions.carry_out(OwningSystem(self.owner), planned)
         row.generation = int(self.metadata.get("generation") or 0)
         row.wanted = Endpoint.objects.values_list("generation", flat=True).get(name=row.endpoint)
         return planned.does
@@ -155,8 +157,8 @@ def _endpoint(row: Owned | None) -> Endpoint | None:
     return Endpoint.objects.select_related("status").filter(name=row.endpoint).first()
 
 
-def _seen(row: Owned) -> Seen:
-    seen = Seen(refused=row.refused, refused_reason=row.refused_reason)
+def _seen(row: Owned) -> EndpointSummary:
+    seen = EndpointSummary(refused=row.refused, refused_reason=row.refused_reason)
     endpoint = _endpoint(row)
     if endpoint is None:
         return seen

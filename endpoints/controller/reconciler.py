@@ -16,10 +16,10 @@ from django.utils import timezone
 from console.claims import claim
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, ProvisionError
-from console.provisioners.kubernetes.api.client import Client, Json
+from console.provisioners.kubernetes.api.client import Json, KubernetesClient
 from endpoints.controller import cluster_objects
 from endpoints.controller.cluster_objects import Objects
-from endpoints.controller.followed_object import Each
+from endpoints.controller.followed_object import FollowedObject
 from endpoints.controller.models import Follow, FollowStatus, Owned
 from endpoints.manifests import schemas
 
@@ -34,7 +34,7 @@ MOST_CALLS_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FollowOutcome:
     phase: str
     reason: str
     message: str
@@ -69,10 +69,10 @@ def follow(follow_id: str) -> None:
     held.release(outcome.again_s)
 
 
-def _pass(found: Follow) -> Outcome | None:
+def _pass(found: Follow) -> FollowOutcome | None:
     try:
         access, _own = clusters.access(found.cluster)
-        objects = Objects(Client(access, found.namespace))
+        objects = Objects(KubernetesClient(access, found.namespace))
         if found.deleted_at is not None:
             _let_go(found, objects)
             return None
@@ -80,7 +80,7 @@ def _pass(found: Follow) -> Outcome | None:
         return _each(found, objects)
     except ProvisionError as error:
         again = getattr(error, "delay_s", AFTER_FAILURE_S)
-        return Outcome("Failed", error.reason, error.message, max(again, 1.0), seen=False)
+        return FollowOutcome("Failed", error.reason, error.message, max(again, 1.0), seen=False)
 
 
 def _definition(found: Follow, objects: Objects) -> None:
@@ -99,7 +99,7 @@ def _definition(found: Follow, objects: Objects) -> None:
         raise cluster_objects.waiting()
 
 
-def _each(found: Follow, objects: Objects) -> Outcome:
+def _each(found: Follow, objects: Objects) -> FollowOutcome:
     listed = objects.listed()
     started = timezone.now()
     failures: list[str] = []
@@ -111,15 +111,17 @@ def _each(found: Follow, objects: Objects) -> Outcome:
     _forget(found, {str(item["metadata"]["uid"]) for item in listed})
     refused = found.owned.exclude(refused="").count()
     if failures:
-        return Outcome("Degraded", "SomeNotWritten", "; ".join(failures)[:2000], AFTER_FAILURE_S)
+        return FollowOutcome(
+            "Degraded", "SomeNotWritten", "; ".join(failures)[:2000], AFTER_FAILURE_S
+        )
     text = f"{len(listed)} objects" + (f", {refused} of them refused." if refused else ".")
-    return Outcome("Ready", "Following", text, AGAIN_S)
+    return FollowOutcome("Ready", "Following", text, AGAIN_S)
 
 
 def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
     """One object's trouble is not that of the others."""
     try:
-        Each(found, objects, item).step()
+        FollowedObject(found, objects, item).step()
     except ProvisionError as error:
         log.warning("%s/%s: %s", found, item["metadata"]["name"], error.message)
         return [f"{item['metadata']['name']}: {error.message}"]

@@ -26,7 +26,7 @@ HOST_SHARE = 0.9
 BLOCK = 16
 
 
-class Verdict(StrEnum):
+class FitVerdict(StrEnum):
     FITS = "fits"
     TIGHT = "tight"
     DOES_NOT_FIT = "does_not_fit"
@@ -46,7 +46,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorkerRequirements:
     """Of one worker. `tensor` x `pipeline` GPUs; `max_context` 0: what the model can.
     `memory_bytes` is the worker's own, `l1_bytes` beside it; `kv_bytes` fixes the memory for KV
     (on a CPU), 0 leaves it to `utilization`."""
@@ -67,7 +67,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MemoryLine:
     """A number for people. `unit`: bytes, tokens, or a word."""
 
     label: str
@@ -77,7 +77,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FitFinding:
     """`blocks`: vLLM or the cluster would refuse it. `field` is what the fix changes."""
 
     field: str
@@ -89,19 +89,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    verdict: Verdict
-    lines: tuple[Line, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    verdict: FitVerdict
+    lines: tuple[MemoryLine, ...] = ()
+    findings: tuple[FitFinding, ...] = ()
     capacity_tokens: int = 0
     concurrency: float = 0.0
     workers_per_machine: int = 0
 
     @property
-    def blocking(self) -> tuple[Finding, ...]:
+    def blocking(self) -> tuple[FitFinding, ...]:
         return tuple(finding for finding in self.findings if finding.blocks)
 
 
-def estimate(shape: ModelShape | None, machine: Machine | None, wish: Wish) -> Fit:
+def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequirements) -> Fit:
     """How `shape` fits on `machine` as `wish` asks."""
     if shape is None:
         return _unknown("model", "The shape of this model is not known here.", _UNKNOWN_MODEL)
@@ -120,27 +120,31 @@ _UNKNOWN_MACHINE = "Name an instance type of the catalogue, or add yours to it."
 
 
 def _unknown(field: str, message: str, remedy: str) -> Fit:
-    return Fit(Verdict.UNKNOWN, findings=(Finding(field, message, remedy, "unknown", False),))
+    return Fit(FitVerdict.UNKNOWN, findings=(FitFinding(field, message, remedy, "unknown", False),))
 
 
-def _on_gpus(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> Fit:
+def _on_gpus(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int) -> Fit:
     ranks = wish.tensor * wish.pipeline
     if ranks > machine.gpus:
-        return Fit(Verdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
+        return Fit(FitVerdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
     if shape.heads % wish.tensor:
-        return Fit(Verdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, wish),))
+        return Fit(FitVerdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, wish),))
     each_weights = weights / ranks
     batch = _activations(shape, wish)
     usable = machine.gpu_bytes * wish.utilization
     room = usable - each_weights - RUNTIME_BYTES - batch
     token = shape.kv_token_bytes(wish.kv_each, wish.tensor) / wish.pipeline
     lines = [
-        Line("Weights on each GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
-        Line("vLLM's own room", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"),
-        Line("Left for KV on each GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"),
-        Line("KV of one token on each GPU", token, "bytes", _kv_formula(shape)),
+        MemoryLine("Weights on each GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
+        MemoryLine(
+            "vLLM's own room", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"
+        ),
+        MemoryLine(
+            "Left for KV on each GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"
+        ),
+        MemoryLine("KV of one token on each GPU", token, "bytes", _kv_formula(shape)),
     ]
-    findings: list[Finding] = []
+    findings: list[FitFinding] = []
     if room <= 0:
         findings.append(_no_room(shape, machine, wish, weights))
     capacity = max(0, int(room / token) // BLOCK * BLOCK)
@@ -152,20 +156,20 @@ def _on_gpus(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> F
     return _judged(shape, wish, lines, findings, capacity, per_machine)
 
 
-def _on_cpu(shape: ModelShape, wish: Wish, weights: int) -> Fit:
+def _on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
     token = shape.kv_token_bytes(wish.kv_each)
     capacity = int(wish.kv_bytes / token) // BLOCK * BLOCK
     need = weights + wish.kv_bytes + CPU_RUNTIME_BYTES
     lines = [
-        Line("Weights", weights, "bytes", "in memory, as float32"),
-        Line("Memory for KV", wish.kv_bytes, "bytes", "an eighth of the worker's memory"),
-        Line("KV of one token", token, "bytes", _kv_formula(shape)),
+        MemoryLine("Weights", weights, "bytes", "in memory, as float32"),
+        MemoryLine("Memory for KV", wish.kv_bytes, "bytes", "an eighth of the worker's memory"),
+        MemoryLine("KV of one token", token, "bytes", _kv_formula(shape)),
     ]
     findings = list(_context(shape, wish, capacity))
     if wish.memory_bytes and need > wish.memory_bytes:
         gib = need / GIB * 8 / 7  # KV takes an eighth of whatever is given
         findings.append(
-            Finding(
+            FitFinding(
                 "resources.memory_gib",
                 f"Weights, KV and the process need {need / GIB:.1f} GiB; "
                 f"the worker has {wish.memory_bytes / GIB:g}.",
@@ -178,9 +182,9 @@ def _on_cpu(shape: ModelShape, wish: Wish, weights: int) -> Fit:
 
 def _judged(
     shape: ModelShape,
-    wish: Wish,
-    lines: list[Line],
-    findings: list[Finding],
+    wish: WorkerRequirements,
+    lines: list[MemoryLine],
+    findings: list[FitFinding],
     capacity: int,
     per_machine: int,
 ) -> Fit:
@@ -190,18 +194,20 @@ def _judged(
     if not blocked and context and concurrency < 2:
         findings.append(_few(concurrency, context))
     lines += [
-        Line("Tokens in the GPUs' cache", capacity, "tokens", "left / KV of one token"),
-        Line("Longest context asked for", context, "tokens"),
-        Line("Callers at the longest context", concurrency, "at once", "tokens / context"),
+        MemoryLine("Tokens in the GPUs' cache", capacity, "tokens", "left / KV of one token"),
+        MemoryLine("Longest context asked for", context, "tokens"),
+        MemoryLine("Callers at the longest context", concurrency, "at once", "tokens / context"),
     ]
     if wish.l1_bytes:
         stored = wish.l1_bytes / shape.whole_kv_token_bytes(wish.kv_each)
-        lines.append(Line("Tokens in L1", stored, "tokens", "L1 / KV of one token"))
-    verdict = Verdict.DOES_NOT_FIT if blocked else Verdict.TIGHT if findings else Verdict.FITS
+        lines.append(MemoryLine("Tokens in L1", stored, "tokens", "L1 / KV of one token"))
+    verdict = (
+        FitVerdict.DOES_NOT_FIT if blocked else FitVerdict.TIGHT if findings else FitVerdict.FITS
+    )
     return Fit(verdict, tuple(lines), tuple(findings), capacity, concurrency, per_machine)
 
 
-def _activations(shape: ModelShape, wish: Wish) -> int:
+def _activations(shape: ModelShape, wish: WorkerRequirements) -> int:
     widest = 2 * shape.intermediate / wish.tensor + 4 * shape.hidden
     return int(wish.batch_tokens * widest * 2)
 
@@ -212,8 +218,8 @@ def _kv_formula(shape: ModelShape) -> str:
     return f"2 x {shape.kv_layers} layers x {shape.kv_heads} KV heads x {shape.head_dim}"
 
 
-def _too_many_gpus(machine: Machine, ranks: int) -> Finding:
-    return Finding(
+def _too_many_gpus(machine: Machine, ranks: int) -> FitFinding:
+    return FitFinding(
         "resources.gpus",
         f"A worker of {ranks} GPUs does not fit on {machine.name}, which has {machine.gpus}.",
         f"Use at most {machine.gpus} GPUs, or a larger instance type.",
@@ -221,10 +227,10 @@ def _too_many_gpus(machine: Machine, ranks: int) -> Finding:
     )
 
 
-def _uneven_heads(shape: ModelShape, wish: Wish) -> Finding:
+def _uneven_heads(shape: ModelShape, wish: WorkerRequirements) -> FitFinding:
     fits = [n for n in (1, 2, 4, 8, 16) if shape.heads % n == 0]
     near = min(fits, key=lambda n: abs(n - wish.tensor))
-    return Finding(
+    return FitFinding(
         "resources.gpus",
         f"The model's {shape.heads} attention heads cannot be shared by {wish.tensor} GPUs.",
         f"Use {near} GPU{'s' if near != 1 else ''}.",
@@ -232,10 +238,12 @@ def _uneven_heads(shape: ModelShape, wish: Wish) -> Finding:
     )
 
 
-def _no_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> Finding:
+def _no_room(
+    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+) -> FitFinding:
     need = weights / (wish.tensor * wish.pipeline) + RUNTIME_BYTES + _activations(shape, wish)
     have = machine.gpu_bytes * wish.utilization
-    return Finding(
+    return FitFinding(
         "resources.gpus",
         f"Weights and vLLM's own room need {need / GIB:.1f} GiB of each GPU; "
         f"{machine.gpu or 'one'} offers {have / GIB:.1f} of its {machine.gpu_bytes / GIB:.0f}.",
@@ -244,12 +252,12 @@ def _no_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> F
     )
 
 
-def _more_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> str:
+def _more_room(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int) -> str:
     """The fewest GPUs of this machine that hold it, else a packed form, else another machine."""
     have = machine.gpu_bytes * wish.utilization - RUNTIME_BYTES
     for gpus in (2, 4, 8, 16):
         if wish.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
-            wider = Wish(tensor=gpus, batch_tokens=wish.batch_tokens)
+            wider = WorkerRequirements(tensor=gpus, batch_tokens=wish.batch_tokens)
             if weights / gpus + _activations(shape, wider) < have * 0.95:
                 return f"Give each worker {gpus} GPUs."
     packed = shape.weights(quantization="fp8") / (wish.tensor * wish.pipeline)
@@ -258,12 +266,12 @@ def _more_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) ->
     return f"{weights / GIB:.0f} GiB of weights need a larger instance type."
 
 
-def _context(shape: ModelShape, wish: Wish, capacity: int) -> list[Finding]:
+def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list[FitFinding]:
     context = wish.max_context or shape.max_context
     found = []
     if shape.max_context and wish.max_context > shape.max_context:
         found.append(
-            Finding(
+            FitFinding(
                 "worker_args",
                 f"--max-model-len={wish.max_context} is more than the model's "
                 f"{shape.max_context} tokens.",
@@ -273,7 +281,7 @@ def _context(shape: ModelShape, wish: Wish, capacity: int) -> list[Finding]:
         )
     if context > capacity:
         found.append(
-            Finding(
+            FitFinding(
                 "worker_args",
                 f"One request of {context} tokens needs more KV than the {capacity} tokens that "
                 "fit beside the weights: vLLM refuses to start.",
@@ -286,8 +294,8 @@ def _context(shape: ModelShape, wish: Wish, capacity: int) -> list[Finding]:
     return found
 
 
-def _few(concurrency: float, context: int) -> Finding:
-    return Finding(
+def _few(concurrency: float, context: int) -> FitFinding:
+    return FitFinding(
         "worker_args",
         f"Only {concurrency:.1f} requests of {context} tokens fit at once; others wait.",
         "Lower --max-model-len if requests are shorter, or add GPUs.",
@@ -296,18 +304,20 @@ def _few(concurrency: float, context: int) -> Finding:
     )
 
 
-def _host(machine: Machine, wish: Wish, per_machine: int) -> tuple[list[Line], list[Finding]]:
+def _host(
+    machine: Machine, wish: WorkerRequirements, per_machine: int
+) -> tuple[list[MemoryLine], list[FitFinding]]:
     """Memory and processors of the machine, with as many workers as its GPUs carry."""
     each = wish.memory_bytes + wish.l1_bytes
     have = machine.host_bytes * HOST_SHARE
     lines = [
-        Line("Workers on one instance", per_machine, "workers", f"{machine.gpus} GPUs"),
-        Line("Host memory they need", each * per_machine, "bytes", "memory + L1 of each"),
+        MemoryLine("Workers on one instance", per_machine, "workers", f"{machine.gpus} GPUs"),
+        MemoryLine("Host memory they need", each * per_machine, "bytes", "memory + L1 of each"),
     ]
     if each > have:
         fix = max(0.0, (have - wish.memory_bytes) / GIB)
         return lines, [
-            Finding(
+            FitFinding(
                 "cache.l1.size_gib" if wish.l1_bytes else "resources.memory_gib",
                 f"A worker's {each / GIB:g} GiB with L1 are more than the {have / GIB:.0f} that "
                 f"{machine.name} can give.",
@@ -318,7 +328,7 @@ def _host(machine: Machine, wish: Wish, per_machine: int) -> tuple[list[Line], l
     if per_machine and each * per_machine > have:
         fitting = int(have // each)
         return lines, [
-            Finding(
+            FitFinding(
                 "cache.l1.size_gib",
                 f"Memory lets only {fitting} of {per_machine} workers onto one {machine.name}: "
                 "its other GPUs stay empty.",

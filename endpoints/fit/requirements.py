@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from endpoints.fit.estimate import BATCH_TOKENS, Wish
+from endpoints.fit.estimate import BATCH_TOKENS, WorkerRequirements
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 from endpoints.workload.worker_pod import gpu_resource
 from endpoints.workload.worker_spec import KV_SHARE
@@ -18,7 +18,7 @@ _ALIASES = {
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 
-def wish(spec: EndpointSpec) -> Wish:
+def wish(spec: EndpointSpec) -> WorkerRequirements:
     """Flags which vLLM would refuse are left to it: here they count as not given."""
     flags = flag_values(spec.worker_args)
     _, count = gpu_resource(spec)
@@ -27,7 +27,7 @@ def wish(spec: EndpointSpec) -> Wish:
     tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, count)))
     dtype = flags.get("--dtype", "float32" if on_cpu else "")
     kv = flags.get("--kv-cache-dtype", "float32" if on_cpu else "")
-    return Wish(
+    return WorkerRequirements(
         tensor=max(1, tensor),
         pipeline=max(1, int(_number(flags.get("--pipeline-parallel-size"), 1))),
         max_context=_tokens(flags.get("--max-model-len")),

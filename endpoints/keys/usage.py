@@ -37,7 +37,7 @@ _ANSWERED_LATELY = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class KeyUse:
     """Sums of some time. Tokens are those which engines reported, and of `unreported` requests the
     routers' estimates, which are named once more."""
 
@@ -100,9 +100,9 @@ def _was_used(key_id: str, counts: Mapping[str, Any]) -> None:
         InferenceKey.objects.filter(pk=key_id).update(last_used_at=datetime.fromtimestamp(at, UTC))
 
 
-def used(rows: QuerySet[KeyUsage]) -> Used:
+def used(rows: QuerySet[KeyUsage]) -> KeyUse:
     found = rows.aggregate(**{f"sum_{name}": Sum(name) for name in COUNTS})
-    return Used(**{name: found[f"sum_{name}"] or 0 for name in COUNTS})
+    return KeyUse(**{name: found[f"sum_{name}"] or 0 for name in COUNTS})
 
 
 def since(moment: datetime) -> QuerySet[KeyUsage]:
@@ -110,12 +110,13 @@ def since(moment: datetime) -> QuerySet[KeyUsage]:
     return KeyUsage.objects.filter(hour__gte=moment.replace(minute=0, second=0, microsecond=0))
 
 
-def by_key(rows: QuerySet[KeyUsage]) -> dict[str, Used]:
+def by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
     """Sums by the key's id, in one query; "" is everybody where an endpoint has no keys."""
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**sums)
     return {
-        row["key_id"]: Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}) for row in grouped
+        row["key_id"]: KeyUse(**{name: row[f"sum_{name}"] or 0 for name in COUNTS})
+        for row in grouped
     }
 
 
@@ -126,7 +127,7 @@ class DayUse:
     endpoint: str
     key_id: str
     day: date
-    used: Used
+    used: KeyUse
 
 
 def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
@@ -140,7 +141,7 @@ def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[Day
             row["endpoint_name"],
             row["key_id"],
             row["day"],
-            Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}),
+            KeyUse(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}),
         )
         for row in found
     ]

@@ -24,7 +24,7 @@ NEEDS_ACTION = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSeen:
+class ObservedWorker:
     """`current`: it runs the wanted spec. `surplus`: it is beyond the wanted number. `crashes`:
     deaths since it was last ready. `leaving`: it ends, and another one takes its place where one is
     wanted. `stage` and `reason`: how far it has come, and why not further, where somebody says."""
@@ -62,7 +62,7 @@ class Impairment:
 
 
 @dataclass(frozen=True, slots=True)
-class PartSeen:
+class ObservedComponent:
     """The cache tier, a component such as the router, or what makes it reachable from outside.
     `usable`: its address is known."""
 
@@ -84,7 +84,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LifecycleFacts:
     """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
     `proof_error` is why the last request through the router failed, "" if none was tried. `failed`:
     the platform has given up on the present spec. `staged`: workers tell their stage. `exposure`
@@ -97,10 +97,10 @@ class Facts:
     served_once: bool = False
     proven: bool = False
     overdue: bool = False
-    cache: PartSeen | None = None
-    workers: tuple[WorkerSeen, ...] = ()
+    cache: ObservedComponent | None = None
+    workers: tuple[ObservedWorker, ...] = ()
     draining: tuple[str, ...] = ()
-    components: tuple[PartSeen, ...] = ()
+    components: tuple[ObservedComponent, ...] = ()
     components_left: bool = False
     observed: bool = True
     proof_error: str = ""
@@ -109,12 +109,12 @@ class Facts:
     stood: int = 0
     staged: bool = False
     failed: Trouble | None = None
-    exposure: tuple[PartSeen, ...] = ()
+    exposure: tuple[ObservedComponent, ...] = ()
     drifted: Impairment | None = None
     stalled: Trouble | None = None
 
     @property
-    def living(self) -> tuple[WorkerSeen, ...]:
+    def living(self) -> tuple[ObservedWorker, ...]:
         """Workers which nobody has told to end."""
         return tuple(worker for worker in self.workers if not worker.leaving)
 
@@ -144,24 +144,24 @@ class Facts:
         return self.autoscaled and not self.complete and enough
 
     @property
-    def hidden(self) -> PartSeen | None:
+    def hidden(self) -> ObservedComponent | None:
         """The first part that keeps callers outside from reaching it."""
         return next((part for part in self.exposure if not part.ready), None)
 
     @property
-    def stuck(self) -> WorkerSeen | None:
+    def stuck(self) -> ObservedWorker | None:
         """The worker of the wanted spec that explains best why it comes no further."""
         coming = [w for w in self.living if w.current and w.reason and not w.ready]
         return next((w for w in coming if w.reason in NEEDS_ACTION), next(iter(coming), None))
 
     @property
-    def blocked(self) -> WorkerSeen | None:
+    def blocked(self) -> ObservedWorker | None:
         """The first worker of the wanted spec which does not come up without a person."""
         stuck = self.stuck
         return stuck if stuck and stuck.reason in NEEDS_ACTION else None
 
     @property
-    def absent(self) -> PartSeen | None:
+    def absent(self) -> ObservedComponent | None:
         """The first component that is not ready."""
         return next((part for part in self.components if not part.ready), None)
 
@@ -172,7 +172,7 @@ class Facts:
         return next(told, self.drifted)
 
     @property
-    def looping(self) -> tuple[WorkerSeen, ...]:
+    def looping(self) -> tuple[ObservedWorker, ...]:
         """Workers of the wanted spec: those of an earlier revision say nothing about this one."""
         return tuple(w for w in self.living if w.current and w.looping)
 

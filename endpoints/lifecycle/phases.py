@@ -31,24 +31,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from endpoints.choices import Phase, Reason
-from endpoints.lifecycle.facts import Facts, Impairment, PartSeen, Trouble, WorkerSeen
+from endpoints.choices import Phase, PhaseReason
+from endpoints.lifecycle.facts import (
+    Impairment,
+    LifecycleFacts,
+    ObservedComponent,
+    ObservedWorker,
+    Trouble,
+)
 
 __all__ = [
     "TABLE",
-    "Facts",
     "Impairment",
-    "PartSeen",
-    "Row",
+    "LifecycleFacts",
+    "ObservedComponent",
+    "ObservedWorker",
+    "PhaseDecision",
+    "PhaseRule",
     "Trouble",
-    "Verdict",
-    "WorkerSeen",
     "decide",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PhaseDecision:
     """`remedy` is "" where the reason's own is meant (see remedies)."""
 
     phase: Phase
@@ -58,41 +64,41 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    when: Callable[[Facts], bool]
+class PhaseRule:
+    when: Callable[[LifecycleFacts], bool]
     phase: Phase
-    reason: Callable[[Facts], str]
-    message: Callable[[Facts], str]
-    remedy: Callable[[Facts], str] = lambda _facts: ""
+    reason: Callable[[LifecycleFacts], str]
+    message: Callable[[LifecycleFacts], str]
+    remedy: Callable[[LifecycleFacts], str] = lambda _facts: ""
 
 
-def decide(facts: Facts) -> Verdict:
+def decide(facts: LifecycleFacts) -> PhaseDecision:
     """What to say of an endpoint."""
     row = next(row for row in TABLE if row.when(facts))
-    return Verdict(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
+    return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 
 
-def _says(text: str) -> Callable[[Facts], str]:
+def _says(text: str) -> Callable[[LifecycleFacts], str]:
     return lambda _facts: str(text)
 
 
-def _trouble_reason(facts: Facts) -> str:
+def _trouble_reason(facts: LifecycleFacts) -> str:
     return facts.trouble.reason if facts.trouble else ""
 
 
-def _trouble_message(facts: Facts) -> str:
+def _trouble_message(facts: LifecycleFacts) -> str:
     return facts.trouble.message if facts.trouble else ""
 
 
-def _refused(facts: Facts) -> bool:
+def _refused(facts: LifecycleFacts) -> bool:
     return facts.trouble is not None and facts.trouble.permanent
 
 
-def _ready_of(facts: Facts) -> str:
+def _ready_of(facts: LifecycleFacts) -> str:
     return f"{facts.current_ready} of {facts.wanted} workers are ready."
 
 
-def _looping(facts: Facts) -> str:
+def _looping(facts: LifecycleFacts) -> str:
     names = ", ".join(worker.name for worker in facts.looping)
     last = next((worker.message for worker in facts.looping if worker.message), "")
     deaths = max(worker.crashes for worker in facts.looping)
@@ -100,12 +106,12 @@ def _looping(facts: Facts) -> str:
     return f"{names} {times} without becoming ready. {last}".strip()
 
 
-def _more_by_drift(facts: Facts) -> bool:
+def _more_by_drift(facts: LifecycleFacts) -> bool:
     """Nothing is missing: somebody else wants more of them, and is named as drift."""
     return facts.drifted is not None and facts.current_ready >= facts.wanted
 
 
-def _away(facts: Facts) -> str:
+def _away(facts: LifecycleFacts) -> str:
     gone = facts.wanted - facts.current_ready
     if gone <= 0:
         return f"{len(facts.living)} workers are there, and {facts.wanted} are wanted."
@@ -113,13 +119,13 @@ def _away(facts: Facts) -> str:
     return f"{gone} of {facts.wanted} workers are not ready{f' ({details})' if details else ''}."
 
 
-def _stuck_reason(facts: Facts) -> str:
+def _stuck_reason(facts: LifecycleFacts) -> str:
     if facts.stalled is not None:
         return facts.stalled.reason
     return facts.stuck.reason if facts.stuck else ""
 
 
-def _stuck(facts: Facts) -> str:
+def _stuck(facts: LifecycleFacts) -> str:
     if facts.stalled is not None:
         return f"{_ready_of(facts)} {facts.stalled.message}"
     if facts.stuck is None:
@@ -127,47 +133,47 @@ def _stuck(facts: Facts) -> str:
     return f"{_ready_of(facts)} {facts.stuck.name}: {facts.stuck.message or facts.stuck.reason}"
 
 
-def _failed_reason(facts: Facts) -> str:
+def _failed_reason(facts: LifecycleFacts) -> str:
     return facts.failed.reason if facts.failed else ""
 
 
-def _failed(facts: Facts) -> str:
+def _failed(facts: LifecycleFacts) -> str:
     said = facts.failed.message if facts.failed else ""
     return f"{_ready_of(facts)} {said}".strip()
 
 
-def _hidden(facts: Facts) -> str:
+def _hidden(facts: LifecycleFacts) -> str:
     part = facts.hidden
     return (part.message or f"The {part.name} is not ready.") if part else ""
 
 
-def _router_reason(otherwise: Reason) -> Callable[[Facts], str]:
+def _router_reason(otherwise: PhaseReason) -> Callable[[LifecycleFacts], str]:
     """Where no address can be reached or had, that is what has to be fixed, not the router."""
 
-    def reason(facts: Facts) -> str:
+    def reason(facts: LifecycleFacts) -> str:
         told = facts.absent.reason if facts.absent else ""
-        known = (Reason.PODS_UNREACHABLE, Reason.ROUTER_PORT_TAKEN)
+        known = (PhaseReason.PODS_UNREACHABLE, PhaseReason.ROUTER_PORT_TAKEN)
         return told if told in known else str(otherwise)
 
     return reason
 
 
-def _absent(facts: Facts) -> str:
+def _absent(facts: LifecycleFacts) -> str:
     part = facts.absent
     if part is None:
         return ""
     return part.message or f"The {part.name} is not ready."
 
 
-def _cache(facts: Facts) -> str:
+def _cache(facts: LifecycleFacts) -> str:
     return facts.cache.message if facts.cache and facts.cache.message else "L2 does not answer."
 
 
-def _impaired(field: str) -> Callable[[Facts], str]:
+def _impaired(field: str) -> Callable[[LifecycleFacts], str]:
     return lambda facts: str(getattr(facts.impairment, field, ""))
 
 
-def _updating(facts: Facts) -> str:
+def _updating(facts: LifecycleFacts) -> str:
     text = f"{facts.current_ready} of {facts.wanted} workers run the new revision"
     if facts.ready:
         return f"{text}; {facts.ready} serve meanwhile."
@@ -175,222 +181,228 @@ def _updating(facts: Facts) -> str:
     return f"{text}; none serves until the next is ready{f' ({old})' if old else ''}."
 
 
-def _rolling_out(facts: Facts) -> bool:
+def _rolling_out(facts: LifecycleFacts) -> bool:
     return not facts.served
 
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[PhaseRule, ...] = (
     # Going away: the router first, so that no caller meets a worker that is gone.
-    Row(
+    PhaseRule(
         lambda f: f.deleting and f.components_left,
         Phase.DELETING,
-        _says(Reason.REMOVING_ROUTER),
+        _says(PhaseReason.REMOVING_ROUTER),
         _says("The router finishes its requests and goes."),
     ),
-    Row(
+    PhaseRule(
         lambda f: f.deleting,
         Phase.DELETING,
-        _says(Reason.STOPPING_WORKERS),
+        _says(PhaseReason.STOPPING_WORKERS),
         lambda f: f"{len(f.workers)} workers are stopping.",
     ),
     # Nothing could be looked at: say so rather than repeat what was true before.
-    Row(
+    PhaseRule(
         lambda f: not f.observed and f.served_once,
         Phase.DEGRADED,
         _trouble_reason,
         _trouble_message,
     ),
-    Row(
+    PhaseRule(
         lambda f: not f.observed and not _refused(f),
         Phase.PROVISIONING,
         _trouble_reason,
         _trouble_message,
     ),
     # Refused in a way that will repeat.
-    Row(lambda f: _refused(f) and f.ready > 0, Phase.DEGRADED, _trouble_reason, _trouble_message),
-    Row(_refused, Phase.FAILED, _trouble_reason, _trouble_message),
+    PhaseRule(
+        lambda f: _refused(f) and f.ready > 0, Phase.DEGRADED, _trouble_reason, _trouble_message
+    ),
+    PhaseRule(_refused, Phase.FAILED, _trouble_reason, _trouble_message),
     # No worker wanted.
-    Row(
+    PhaseRule(
         lambda f: f.wanted == 0 and bool(f.workers),
         Phase.PROVISIONING,
-        _says(Reason.PAUSING),
+        _says(PhaseReason.PAUSING),
         lambda f: f"{len(f.workers)} workers finish their requests and stop.",
     ),
-    Row(
+    PhaseRule(
         lambda f: f.wanted == 0 and f.autoscaled,
         Phase.PAUSED,
-        _says(Reason.SCALED_TO_ZERO),
+        _says(PhaseReason.SCALED_TO_ZERO),
         _says("The autoscaler wants no worker now; it wants some again as soon as a trigger says."),
     ),
-    Row(
+    PhaseRule(
         lambda f: f.wanted == 0,
         Phase.PAUSED,
-        _says(Reason.PAUSED),
+        _says(PhaseReason.PAUSED),
         _says("No worker is wanted. The configuration is kept."),
     ),
     # Not to be mended by waiting.
-    Row(
+    PhaseRule(
         lambda f: bool(f.looping) and f.ready == 0,
         Phase.FAILED,
-        _says(Reason.WORKERS_CRASH_LOOPING),
+        _says(PhaseReason.WORKERS_CRASH_LOOPING),
         _looping,
     ),
-    Row(
+    PhaseRule(
         lambda f: bool(f.looping),
         Phase.DEGRADED,
-        _says(Reason.WORKERS_CRASH_LOOPING),
+        _says(PhaseReason.WORKERS_CRASH_LOOPING),
         _looping,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.failed is not None and f.ready == 0 and not f.complete,
         Phase.FAILED,
         _failed_reason,
         _failed,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.failed is not None and not f.complete,
         Phase.DEGRADED,
         _failed_reason,
         _failed,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.overdue and not f.served and f.ready == 0,
         Phase.FAILED,
-        _says(Reason.DEADLINE_EXCEEDED),
+        _says(PhaseReason.DEADLINE_EXCEEDED),
         lambda f: f"Not ready within the deadline: {_ready_of(f)}",
     ),
-    Row(
+    PhaseRule(
         lambda f: f.overdue and not f.served,
         Phase.DEGRADED,
-        _says(Reason.DEADLINE_EXCEEDED),
+        _says(PhaseReason.DEADLINE_EXCEEDED),
         lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
     ),
     # On the way up: the first deployment, or a change.
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.cache is not None and not f.cache.usable,
         Phase.PROVISIONING,
-        _says(Reason.WAITING_FOR_CACHE_TIER),
+        _says(PhaseReason.WAITING_FOR_CACHE_TIER),
         _cache,
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and bool(f.draining),
         Phase.PROVISIONING,
-        _says(Reason.DRAINING),
+        _says(PhaseReason.DRAINING),
         lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and bool(f.stuck or f.stalled) and not f.complete,
         Phase.PROVISIONING,
         _stuck_reason,
         _stuck,
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.living),
         Phase.PROVISIONING,
-        _says(Reason.UPDATING_WORKERS),
+        _says(PhaseReason.UPDATING_WORKERS),
         _updating,
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.current < f.wanted,
         Phase.PROVISIONING,
-        _says(Reason.STARTING_WORKERS),
+        _says(PhaseReason.STARTING_WORKERS),
         lambda f: f"{f.current} of {f.wanted} workers are started.",
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.living),
         Phase.PROVISIONING,
-        _says(Reason.STOPPING_WORKERS),
+        _says(PhaseReason.STOPPING_WORKERS),
         lambda f: f"{len(f.living) - f.wanted} workers stop; {f.wanted} serve.",
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and not f.complete,
         Phase.PROVISIONING,
-        _says(Reason.WAITING_FOR_WORKERS),
+        _says(PhaseReason.WAITING_FOR_WORKERS),
         _ready_of,
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.absent is not None,
         Phase.PROVISIONING,
-        _router_reason(Reason.WAITING_FOR_ROUTER),
+        _router_reason(PhaseReason.WAITING_FOR_ROUTER),
         _absent,
     ),
-    Row(
+    PhaseRule(
         lambda f: _rolling_out(f) and f.hidden is not None,
         Phase.PROVISIONING,
-        _says(Reason.EXPOSURE_UNAVAILABLE),
+        _says(PhaseReason.EXPOSURE_UNAVAILABLE),
         _hidden,
     ),
-    Row(
+    PhaseRule(
         _rolling_out,
         Phase.PROVISIONING,
-        _says(Reason.PROVING),
+        _says(PhaseReason.PROVING),
         lambda f: f.proof_error or "A first request is sent through the router.",
     ),
     # It stood before: what is away now?
-    Row(lambda f: f.ready == 0 and f.scaling, Phase.PROVISIONING, _says(Reason.SCALING), _stuck),
-    Row(
+    PhaseRule(
+        lambda f: f.ready == 0 and f.scaling, Phase.PROVISIONING, _says(PhaseReason.SCALING), _stuck
+    ),
+    PhaseRule(
         lambda f: f.blocked is not None and not f.complete and not f.scaling,
         Phase.DEGRADED,
         lambda f: f.blocked.reason if f.blocked else "",
         _away,
     ),
-    Row(lambda f: f.ready == 0, Phase.DEGRADED, _says(Reason.NO_WORKER_AVAILABLE), _away),
-    Row(
+    PhaseRule(
+        lambda f: f.ready == 0, Phase.DEGRADED, _says(PhaseReason.NO_WORKER_AVAILABLE), _away
+    ),
+    PhaseRule(
         lambda f: not f.complete and f.stalled is not None,
         Phase.DEGRADED,
         _stuck_reason,
         _stuck,
     ),
-    Row(
+    PhaseRule(
         lambda f: not f.complete and not f.scaling and not _more_by_drift(f),
         Phase.DEGRADED,
-        _says(Reason.WORKER_UNAVAILABLE),
+        _says(PhaseReason.WORKER_UNAVAILABLE),
         _away,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.absent is not None,
         Phase.DEGRADED,
-        _router_reason(Reason.ROUTER_UNAVAILABLE),
+        _router_reason(PhaseReason.ROUTER_UNAVAILABLE),
         _absent,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.hidden is not None,
         Phase.DEGRADED,
-        _says(Reason.EXPOSURE_UNAVAILABLE),
+        _says(PhaseReason.EXPOSURE_UNAVAILABLE),
         _hidden,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.complete and not f.proven,
         Phase.DEGRADED,
-        _says(Reason.NOT_SERVING),
+        _says(PhaseReason.NOT_SERVING),
         lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
     ),
-    Row(
+    PhaseRule(
         lambda f: f.cache is not None and not f.cache.ready,
         Phase.DEGRADED,
-        _says(Reason.L2_UNAVAILABLE),
+        _says(PhaseReason.L2_UNAVAILABLE),
         _cache,
     ),
-    Row(
+    PhaseRule(
         lambda f: f.impairment is not None,
         Phase.DEGRADED,
         _impaired("reason"),
         _impaired("message"),
         _impaired("remedy"),
     ),
-    Row(
+    PhaseRule(
         lambda f: f.scaling,
         Phase.READY,
-        _says(Reason.SCALING),
+        _says(PhaseReason.SCALING),
         lambda f: (
             f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}. "
             f"{f.blocked.summary if f.blocked else ''}".strip()
         ),
     ),
-    Row(
+    PhaseRule(
         lambda _facts: True,
         Phase.READY,
-        _says(Reason.SERVING),
+        _says(PhaseReason.SERVING),
         lambda f: f"{f.wanted} of {f.wanted} workers serve.",
     ),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from endpoints.choices import Phase, Reason
-from endpoints.lifecycle.facts import CRASHES_TO_LOOP, Facts
-from endpoints.lifecycle.phases import Verdict
+from endpoints.choices import Phase, PhaseReason
+from endpoints.lifecycle.facts import CRASHES_TO_LOOP, LifecycleFacts
+from endpoints.lifecycle.phases import PhaseDecision
 
 _SCHEDULER = re.compile(r"\b\d+/\d+ nodes are available: (.*)", re.DOTALL)
 # The words of the scheduler's plug-ins, in the order in which a person would act on them.
@@ -50,35 +50,35 @@ _OF_CLUSTERS = {
 }
 _REMEDIES: dict[str, str] = {
     **_OF_CLUSTERS,
-    Reason.WORKERS_CRASH_LOOPING: "Read the last lines of its log below: mostly it is a worker "
+    PhaseReason.WORKERS_CRASH_LOOPING: "Read the last lines of its log below: mostly it is a worker "
     "argument, the model, or memory. Edit the endpoint; it is tried again by itself.",
-    Reason.DEADLINE_EXCEEDED: "Read the log of the worker that is not ready. If the model is only "
+    PhaseReason.DEADLINE_EXCEEDED: "Read the log of the worker that is not ready. If the model is only "
     "slow to load, wait: it is still being watched.",
-    Reason.WORKER_UNAVAILABLE: "Nothing has to be done: the worker is started again, the others "
+    PhaseReason.WORKER_UNAVAILABLE: "Nothing has to be done: the worker is started again, the others "
     "serve. If it repeats, read its log.",
-    Reason.NO_WORKER_AVAILABLE: "The workers are started again. If they do not come back, read "
+    PhaseReason.NO_WORKER_AVAILABLE: "The workers are started again. If they do not come back, read "
     "their logs.",
-    Reason.ROUTER_UNAVAILABLE: "The router is started again. If it does not come back, read its "
+    PhaseReason.ROUTER_UNAVAILABLE: "The router is started again. If it does not come back, read its "
     "log.",
-    Reason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
+    PhaseReason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
     "Look at the Cache page, or at the Redis whose address was given.",
-    Reason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
+    PhaseReason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
     "router and workers.",
-    Reason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
-    Reason.PODS_UNREACHABLE: "Run this console in the cluster (or in a network which routes to its "
+    PhaseReason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
+    PhaseReason.PODS_UNREACHABLE: "Run this console in the cluster (or in a network which routes to its "
     "pods): it asks routers and workers at their own addresses. Callers do not need that.",
-    Reason.ROUTER_PORT_TAKEN: "Stop that process: the endpoint then serves at its address again by "
+    PhaseReason.ROUTER_PORT_TAKEN: "Stop that process: the endpoint then serves at its address again by "
     "itself. To give it another address, delete and create it.",
-    Reason.EXPOSURE_UNAVAILABLE: "Read the conditions below: mostly it is the name of the class, "
+    PhaseReason.EXPOSURE_UNAVAILABLE: "Read the conditions below: mostly it is the name of the class, "
     "the gateway or the issuer, or a DNS name which does not lead to the cluster yet.",
-    Reason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",
-    Reason.SCALED_TO_ZERO: "Nothing has to be done. To keep workers always, set the minimum of its "
+    PhaseReason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",
+    PhaseReason.SCALED_TO_ZERO: "Nothing has to be done. To keep workers always, set the minimum of its "
     "scaling above 0.",
-    Reason.PAUSED: "Resume it, or set replicas above 0.",
+    PhaseReason.PAUSED: "Resume it, or set replicas above 0.",
 }
 
 
-def remedy(verdict: Verdict) -> str:
+def remedy(verdict: PhaseDecision) -> str:
     """A sentence, "" when nothing has to be done."""
     if verdict.remedy:
         return verdict.remedy
@@ -119,7 +119,7 @@ class Blame:
     message: str
 
 
-def blame(facts: Facts) -> Blame | None:
+def blame(facts: LifecycleFacts) -> Blame | None:
     """None while the change may still succeed, or where nothing served before it."""
     if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
         return None
@@ -133,15 +133,15 @@ def blame(facts: Facts) -> Blame | None:
     if looping:
         worker = looping[0]
         text = f"{worker.name} died {CRASHES_TO_LOOP} times without becoming ready."
-        return Blame(Reason.WORKERS_CRASH_LOOPING, f"{text} {worker.message}".strip())
+        return Blame(PhaseReason.WORKERS_CRASH_LOOPING, f"{text} {worker.message}".strip())
     if facts.overdue:
         why = facts.stuck.message if facts.stuck else facts.proof_error
         text = f"{facts.current_ready} of {facts.wanted} new workers were ready at the deadline."
-        return Blame(Reason.DEADLINE_EXCEEDED, f"{text} {why}".strip())
+        return Blame(PhaseReason.DEADLINE_EXCEEDED, f"{text} {why}".strip())
     return None
 
 
-def _refusal(facts: Facts) -> Blame | None:
+def _refusal(facts: LifecycleFacts) -> Blame | None:
     trouble = facts.trouble
     if trouble is None or trouble.reason not in OF_THE_REVISION:
         return None

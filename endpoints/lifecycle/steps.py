@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from endpoints.choices import Phase, Stage, Step, StepState
-from endpoints.lifecycle.phases import Facts
+from endpoints.choices import Phase, ProgressState, ProgressStep, Stage
+from endpoints.lifecycle.phases import LifecycleFacts
 
 DONE, ACTIVE, WAITING, FAILED = (
-    StepState.DONE,
-    StepState.ACTIVE,
-    StepState.WAITING,
-    StepState.FAILED,
+    ProgressState.DONE,
+    ProgressState.ACTIVE,
+    ProgressState.WAITING,
+    ProgressState.FAILED,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class StepNow:
-    code: Step
-    state: StepState
+    code: ProgressStep
+    state: ProgressState
     message: str = ""
 
 
-def steps(facts: Facts, phase: Phase) -> tuple[StepNow, ...]:
+def steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
     """Where each step stands, in order."""
     if facts.deleting:
         return _going(facts)
     if facts.wanted == 0:
-        return (StepNow(Step.ACCEPTED, DONE), _stopped(facts))
-    found = [StepNow(Step.ACCEPTED, DONE)]
+        return (StepNow(ProgressStep.ACCEPTED, DONE), _stopped(facts))
+    found = [StepNow(ProgressStep.ACCEPTED, DONE)]
     if facts.cache is not None:
         found.append(_cache(facts))
     found += _staged(facts) if facts.staged else [_started(facts)]
@@ -68,30 +68,32 @@ def _timed(old: Mapping[str, Any] | None, step: StepNow, now: str) -> dict[str, 
     }
 
 
-def _cache(facts: Facts) -> StepNow:
+def _cache(facts: LifecycleFacts) -> StepNow:
     cache = facts.cache
     ready = cache is not None and cache.ready
-    return StepNow(Step.CACHE_TIER, DONE if ready else ACTIVE, cache.message if cache else "")
+    return StepNow(
+        ProgressStep.CACHE_TIER, DONE if ready else ACTIVE, cache.message if cache else ""
+    )
 
 
-def _started(facts: Facts) -> StepNow:
+def _started(facts: LifecycleFacts) -> StepNow:
     text = f"{facts.current} of {facts.wanted}"
     if facts.cache is not None and not facts.cache.usable and not facts.workers:
-        return StepNow(Step.WORKERS_STARTED, WAITING)
+        return StepNow(ProgressStep.WORKERS_STARTED, WAITING)
     state = DONE if facts.current >= facts.wanted else ACTIVE
-    return StepNow(Step.WORKERS_STARTED, state, text)
+    return StepNow(ProgressStep.WORKERS_STARTED, state, text)
 
 
 _PASSED = {
-    Step.SCHEDULED: Stage.PULLING,
-    Step.IMAGE_PULLED: Stage.PREPARING,
-    Step.PREPARED: Stage.LOADING,
-    Step.LOADED: Stage.READY,
+    ProgressStep.SCHEDULED: Stage.PULLING,
+    ProgressStep.IMAGE_PULLED: Stage.PREPARING,
+    ProgressStep.PREPARED: Stage.LOADING,
+    ProgressStep.LOADED: Stage.READY,
 }
 """The stage at which a worker has left a step behind."""
 
 
-def _staged(facts: Facts) -> list[StepNow]:
+def _staged(facts: LifecycleFacts) -> list[StepNow]:
     """Of the workers with the wanted spec. The first that says why it is held up speaks."""
     order = list(Stage)
     coming = [w for w in facts.living if w.current]
@@ -114,52 +116,52 @@ def _staged(facts: Facts) -> list[StepNow]:
     return found
 
 
-_EXPOSURE = {"certificate": Step.CERTIFICATE_READY}
+_EXPOSURE = {"certificate": ProgressStep.CERTIFICATE_READY}
 
 
-def _exposure(facts: Facts) -> list[StepNow]:
+def _exposure(facts: LifecycleFacts) -> list[StepNow]:
     """The route, and the certificate where there is one: each done when all of its parts are."""
-    found: dict[Step, StepNow] = {}
+    found: dict[ProgressStep, StepNow] = {}
     for part in sorted(facts.exposure, key=lambda part: part.ready):
         step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
-        step = step or Step.ROUTE_READY
+        step = step or ProgressStep.ROUTE_READY
         found.setdefault(step, StepNow(step, DONE if part.ready else ACTIVE, part.message))
-    return [found[step] for step in Step if step in found]
+    return [found[step] for step in ProgressStep if step in found]
 
 
-def _ready(facts: Facts) -> StepNow:
+def _ready(facts: LifecycleFacts) -> StepNow:
     if facts.complete:
-        return StepNow(Step.WORKERS_READY, DONE, f"{facts.wanted} of {facts.wanted}")
+        return StepNow(ProgressStep.WORKERS_READY, DONE, f"{facts.wanted} of {facts.wanted}")
     state = ACTIVE if facts.workers else WAITING
-    return StepNow(Step.WORKERS_READY, state, f"{facts.current_ready} of {facts.wanted}")
+    return StepNow(ProgressStep.WORKERS_READY, state, f"{facts.current_ready} of {facts.wanted}")
 
 
-def _router(facts: Facts) -> StepNow:
+def _router(facts: LifecycleFacts) -> StepNow:
     """Known to be ready only once it has taken over the final set of workers."""
     absent = facts.absent
     if absent is None:
-        return StepNow(Step.ROUTER_READY, DONE if facts.complete else ACTIVE)
-    return StepNow(Step.ROUTER_READY, ACTIVE, absent.message)
+        return StepNow(ProgressStep.ROUTER_READY, DONE if facts.complete else ACTIVE)
+    return StepNow(ProgressStep.ROUTER_READY, ACTIVE, absent.message)
 
 
-def _serving(facts: Facts) -> StepNow:
+def _serving(facts: LifecycleFacts) -> StepNow:
     if facts.proven and facts.complete:
-        return StepNow(Step.SERVING, DONE)
+        return StepNow(ProgressStep.SERVING, DONE)
     if facts.complete and facts.absent is None and facts.hidden is None:
-        return StepNow(Step.SERVING, ACTIVE, facts.proof_error)
-    return StepNow(Step.SERVING, WAITING)
+        return StepNow(ProgressStep.SERVING, ACTIVE, facts.proof_error)
+    return StepNow(ProgressStep.SERVING, WAITING)
 
 
-def _stopped(facts: Facts) -> StepNow:
+def _stopped(facts: LifecycleFacts) -> StepNow:
     if facts.workers:
-        return StepNow(Step.WORKERS_STOPPED, ACTIVE, f"{len(facts.workers)} left")
-    return StepNow(Step.WORKERS_STOPPED, DONE)
+        return StepNow(ProgressStep.WORKERS_STOPPED, ACTIVE, f"{len(facts.workers)} left")
+    return StepNow(ProgressStep.WORKERS_STOPPED, DONE)
 
 
-def _going(facts: Facts) -> tuple[StepNow, ...]:
-    removed = StepNow(Step.ROUTER_REMOVED, ACTIVE if facts.components_left else DONE)
+def _going(facts: LifecycleFacts) -> tuple[StepNow, ...]:
+    removed = StepNow(ProgressStep.ROUTER_REMOVED, ACTIVE if facts.components_left else DONE)
     if facts.components_left:
-        return (removed, StepNow(Step.WORKERS_STOPPED, WAITING))
+        return (removed, StepNow(ProgressStep.WORKERS_STOPPED, WAITING))
     return (removed, _stopped(facts))
 
 

@@ -35,7 +35,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """`at` is when it was written (RFC 3339), "" where nobody says; `anew`: what came before is
     told again from here on. `ended`: no line, but the word that none will come."""
 
@@ -55,21 +55,21 @@ class LogSource:
         """Whether lines say when they were written, so that one can go on after any of them."""
         return isinstance(self.provisioner, RollingProvisioner)
 
-    def to_its_end(self, after: str, tail: int, stop: threading.Event) -> Iterator[Line]:
+    def to_its_end(self, after: str, tail: int, stop: threading.Event) -> Iterator[LogLine]:
         """As `lines`, from at most its `tail` last ones on; then the word that it has ended."""
         if isinstance(self.provisioner, RollingProvisioner):
             yield from _followed(self.provisioner, self.container, after, tail=tail)
         else:
             yield from _looked_at(self.provisioner, self.container, stop, tail)
-        yield Line("", ended=True)
+        yield LogLine("", ended=True)
 
-    def lines(self, after: str, stop: threading.Event) -> Iterator[Line]:
+    def lines(self, after: str, stop: threading.Event) -> Iterator[LogLine]:
         """From `after` (the `at` of a line) on, until it ends or `stop` is set; blocks."""
         if isinstance(self.provisioner, RollingProvisioner):
             return _followed(self.provisioner, self.container, after)
         return _looked_at(self.provisioner, self.container, stop)
 
-    def end(self, tail: int, *, stay: bool) -> Iterator[Line]:
+    def end(self, tail: int, *, stay: bool) -> Iterator[LogLine]:
         """The last `tail` lines, and if asked to `stay`, what is written from then on."""
         if isinstance(self.provisioner, RollingProvisioner):
             return _followed(self.provisioner, self.container, "", tail=tail, stay=stay)
@@ -123,19 +123,19 @@ def _followed(
     *,
     tail: int = _FIRST_LINES,
     stay: bool = True,
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     """A cluster counts whole seconds: what was told already is left out."""
     ref = Ref(provisioner.name, at.workload)
     told = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
     for line in told:
         stamp, _, text = line.partition(" ")
         if not after or _order(stamp) > _order(after):
-            yield Line(text, stamp)
+            yield LogLine(text, stamp)
 
 
 def _looked_at(
     provisioner: Provisioner, at: Container, stop: threading.Event, tail: int = TAIL_LINES
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     ref = Ref(provisioner.name, at.workload)
     # More than what is shown at first, so that a busy log is known again at the next look.
     most = max(tail, TAIL_LINES)
@@ -145,7 +145,7 @@ def _looked_at(
         known = max(len(now) - tail, 0) if before is None else overlap(before, now)
         anew = before is None or not known
         for text in now[known:]:
-            yield Line(text, anew=anew)
+            yield LogLine(text, anew=anew)
             anew = False
         before = now
         if stop.wait(LOOK_S):

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
 
 from console.provisioners.base import ProvisionError
-from endpoints.logs.sources import Line
+from endpoints.logs.sources import LogLine
 
 STREAM_S = 20.0
 MOST = 32
@@ -23,7 +23,7 @@ AGAIN_MS = 1000
 _WAITING = 1000  # lines between the log and a slow browser
 _BATCH = 200
 
-Lines = Callable[[threading.Event], Iterator[Line]]
+Lines = Callable[[threading.Event], Iterator[LogLine]]
 
 _free = threading.BoundedSemaphore(MOST)
 
@@ -52,10 +52,10 @@ class _Pump:
         self.stop = threading.Event()
         self.problem = ""
         self._loop = loop
-        self._queue: asyncio.Queue[Line | None] = asyncio.Queue(_WAITING)
+        self._queue: asyncio.Queue[LogLine | None] = asyncio.Queue(_WAITING)
         threading.Thread(target=self._run, args=(lines,), name="log", daemon=True).start()
 
-    async def batches(self, seconds: float) -> AsyncIterator[list[Line]]:
+    async def batches(self, seconds: float) -> AsyncIterator[list[LogLine]]:
         """Until the log ends or the time is up, whoever reads how slowly."""
         end = self._loop.time() + seconds
         ended = False
@@ -78,7 +78,7 @@ class _Pump:
             self.problem = error.message
         self._put(None)
 
-    def _put(self, line: Line | None) -> bool:
+    def _put(self, line: LogLine | None) -> bool:
         """False when nobody reads any more."""
         put = self._queue.put(line)
         try:
@@ -94,7 +94,7 @@ class _Pump:
         return True
 
 
-def event(line: Line) -> bytes:
+def event(line: LogLine) -> bytes:
     mark = f"id: {line.at}\n" if line.at else ""
     kind = "event: anew\n" if line.anew else "event: ended\n" if line.ended else ""
     return f"{mark}{kind}data: {json.dumps(line.text)}\n\n".encode()

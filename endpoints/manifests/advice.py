@@ -12,7 +12,7 @@ from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
 from endpoints.manifests.importer import flat, name_of
-from endpoints.manifests.objects import Manifest, Mark, Note
+from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.worker import arguments, serves_vllm
 
 Spec = Mapping[str, Any]
@@ -208,10 +208,10 @@ def _sounds_secret(name: str) -> bool:
 def _only_aws(spec: Spec) -> Found:
     for name, message in _ONLY_AWS:
         if spec.get(name):
-            yield Note(f"spec.{name}", "only_aws", message, "", Mark.KEPT)
+            yield Note(f"spec.{name}", "only_aws", message, "", NoteMark.KEPT)
     if (spec.get("loadBalancer") or {}).get("routingAlgorithm"):
         path = "spec.loadBalancer.routingAlgorithm"
-        yield Note(path, "only_aws", "The router spreads requests here.", "", Mark.KEPT)
+        yield Note(path, "only_aws", "The router spreads requests here.", "", NoteMark.KEPT)
 
 
 _RULES: tuple[Callable[[Spec], Found], ...] = (

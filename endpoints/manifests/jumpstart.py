@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
-from endpoints.manifests.objects import Mark, Note
+from endpoints.manifests.objects import Note, NoteMark
 from endpoints.manifests.structural_schema import refused
 from endpoints.spec.endpoint_spec import FieldError
 
@@ -92,11 +92,11 @@ def notes(manifest: Manifest) -> Iterator[Note]:
     for name in ("modelVersion", "modelHubName", "gatedModelDownloadRole", "additionalConfigs"):
         if name in manifest.spec["model"]:
             path = f"spec.model.{name}"
-            yield Note(path, "only_aws", "Only AWS's hub has a use for it.", "", Mark.KEPT)
+            yield Note(path, "only_aws", "Only AWS's hub has a use for it.", "", NoteMark.KEPT)
     for name in ("acceleratorPartitionType", "executionRole", "namespace"):
         if name in manifest.spec["server"]:
             path = f"spec.server.{name}"
-            yield Note(path, "only_aws", "Nothing is done for it here.", "", Mark.KEPT)
+            yield Note(path, "only_aws", "Nothing is done for it here.", "", NoteMark.KEPT)
     yield Note(
         "spec.server.instanceType",
         "resources_unsaid",

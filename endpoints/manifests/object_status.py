@@ -30,7 +30,7 @@ _LONGEST = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EndpointSummary:
     """An endpoint, if there is one yet (`phase` ""). `refused`: why the object as it is now is not
     what is wanted of it. `generation` is that of the object which was last applied. `departed`: why
     the endpoint is not as that object said, "" where it is."""
@@ -50,7 +50,7 @@ class Seen:
     metrics: Mapping[str, Any] | None = None
 
 
-def status(seen: Seen, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+def status(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     """`now` in RFC 3339; used only for what changes."""
     found: dict[str, Any] = {
         "state": _state(seen),
@@ -69,7 +69,7 @@ def status(seen: Seen, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     return found
 
 
-def _state(seen: Seen) -> str:
+def _state(seen: EndpointSummary) -> str:
     if not seen.phase:
         return "DeploymentFailed" if seen.refused else "DeploymentPending"
     if seen.phase not in ("Deleting", "Failed", "Pending") and not seen.current:
@@ -79,7 +79,9 @@ def _state(seen: Seen) -> str:
     return _STATES.get(seen.phase, "DeploymentInProgress")
 
 
-def _conditions(seen: Seen, before: list[Mapping[str, Any]], now: str) -> list[dict[str, Any]]:
+def _conditions(
+    seen: EndpointSummary, before: list[Mapping[str, Any]], now: str
+) -> list[dict[str, Any]]:
     ready = seen.phase == "Ready" and seen.current
     wanted = [
         (ACCEPTED, not seen.refused, seen.refused_reason if seen.refused else "Applied",
@@ -116,7 +118,7 @@ def _condition(
     return found | ({"observedGeneration": generation} if generation else {})
 
 
-def _deployment(seen: Seen, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+def _deployment(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     found = {
         "name": seen.workload,
         "deploymentObjectOverallState": _state(seen),

@@ -182,7 +182,7 @@ def _texts(value: Any, path: str) -> Iterator[FieldError]:
             yield refused(f"{path}[{key}]", item, "This must be text.", remedy, "type")
 
 
-class Mark(StrEnum):
+class NoteMark(StrEnum):
     """`KEPT`: stays in the manifest, and nothing is done for it here."""
 
     WARNING = "warning"
@@ -197,4 +197,4 @@ class Note:
     code: str
     message: str
     remedy: str = ""
-    mark: Mark = Mark.WARNING
+    mark: NoteMark = NoteMark.WARNING

@@ -16,18 +16,18 @@ from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances
 from console.clusters import selectors as clusters
 from endpoints.fit import model_catalogue, requirements
-from endpoints.fit.estimate import Fit, Machine, Verdict, estimate
+from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
 from endpoints.placement import installation as machine
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError
 from endpoints.workload.worker_pod import gpu_resource
 
 LARGEST_CONFIG = 1_000_000
-_RANK = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.UNKNOWN: 2, Verdict.DOES_NOT_FIT: 3}
+_RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class MachineFit:
     """`machine` is the instance type's name, "this machine", or "" where it is not known."""
 
     machine: str
@@ -36,7 +36,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Routers:
+class RouterCapacity:
     """What the routers of an endpoint request together. `usd_hour`: their share of the preferred
     machine, None where its price or size is not known."""
 
@@ -47,14 +47,14 @@ class Routers:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CapacityReport:
     """`judged` in the order of preference; `best` is the kindest of them. `routers` None: they run
     on this machine."""
 
     model: str
     params: int
-    judged: tuple[Judged, ...]
-    routers: Routers | None = None
+    judged: tuple[MachineFit, ...]
+    routers: RouterCapacity | None = None
 
     @property
     def size(self) -> str:
@@ -67,32 +67,36 @@ class Report:
         return f"{billions:.{2 if billions < 100 else 0}f} billion parameters"
 
     @property
-    def best(self) -> Judged:
+    def best(self) -> MachineFit:
         return min(self.judged, key=lambda one: _RANK[one.fit.verdict])
 
 
-def look(spec: EndpointSpec) -> Report:
+def look(spec: EndpointSpec) -> CapacityReport:
     # An absolute path is one of the pods' image, not of this machine.
     in_image = spec.on_cluster and spec.model.startswith("/")
     shape = None if in_image else model_shape(spec.model)
     wanted = requirements.wish(spec)
     where = _where(spec)
     judged = tuple(
-        Judged(name, price, estimate(shape, found, wanted)) for name, price, found in where
+        MachineFit(name, price, estimate(shape, found, wanted)) for name, price, found in where
     )
-    return Report(spec.model, shape.params if shape else 0, judged, _routers(spec, *where[0][1:]))
+    return CapacityReport(
+        spec.model, shape.params if shape else 0, judged, _routers(spec, *where[0][1:])
+    )
 
 
-def _routers(spec: EndpointSpec, price: float | None, found: Machine | None) -> Routers | None:
+def _routers(
+    spec: EndpointSpec, price: float | None, found: Machine | None
+) -> RouterCapacity | None:
     if not spec.on_cluster:
         return None
     router = spec.router
     cpus = router.replicas * router.cpus
     size = int(router.replicas * router.memory_gib * GIB)
     if price is None or found is None or not (found.cpus and found.host_bytes):
-        return Routers(router.replicas, cpus, size)
+        return RouterCapacity(router.replicas, cpus, size)
     share = max(cpus / found.cpus, size / found.host_bytes)
-    return Routers(router.replicas, cpus, size, price * share)
+    return RouterCapacity(router.replicas, cpus, size, price * share)
 
 
 def refusals(spec: EndpointSpec) -> list[FieldError]:

@@ -15,7 +15,7 @@ from django.conf import settings
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from endpoints.placement.installation import installation
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
 from endpoints.workload.worker_spec import L2Access, worker_spec
@@ -55,7 +55,7 @@ def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
     try:
         namespace = clusters.namespace(spec.placement.cluster, spec.placement.namespace)
         able = clusters.capabilities(spec.placement.cluster) or frozenset()
-        objects = render(workload, Target(namespace, able), hidden)
+        objects = render(workload, RenderingTarget(namespace, able), hidden)
     except PermanentError as error:
         return _with(shown, refused=f"{error.reason}: {error.message}")
     return _with(shown, objects=objects)

@@ -19,7 +19,7 @@ _LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PromptRequest:
     """What to send, where. `key` stays out of `repr`; `pin` asks for one worker.
 
     `messages`: a whole conversation in place of `prompt`, for `chat`. `fields` are further ones
@@ -41,7 +41,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PromptAnswer:
     """What came back. None where the server did not say; `error` is "" when all went well."""
 
     text: str = ""
@@ -63,11 +63,11 @@ class Answer:
         return not self.error
 
 
-def ask(request: Ask) -> Answer:
+def ask(request: PromptRequest) -> PromptAnswer:
     """Send it, read the stream to its end, measure."""
     started = time.monotonic()
     timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
-    answer = Answer()
+    answer = PromptAnswer()
     try:
         # No proxy of the environment may see the key.
         with (
@@ -94,7 +94,7 @@ def prove(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
     """One real token through the router: "" when it came, else why not."""
     if not key:
         return "The console's own key of this endpoint is missing."
-    answer = ask(Ask(url, key, model, "Hello", max_tokens=1, deadline_s=deadline_s))
+    answer = ask(PromptRequest(url, key, model, "Hello", max_tokens=1, deadline_s=deadline_s))
     if not answer.ok:
         return f"A request through the router failed: {answer.error}"
     if answer.completion_tokens == 0:
@@ -102,12 +102,12 @@ def prove(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
     return ""
 
 
-def address_of(request: Ask) -> str:
+def address_of(request: PromptRequest) -> str:
     path = "/v1/chat/completions" if request.chat or request.messages else "/v1/completions"
     return request.url.rstrip("/") + path
 
 
-def body_of(request: Ask) -> dict[str, Any]:
+def body_of(request: PromptRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
@@ -125,15 +125,15 @@ def body_of(request: Ask) -> dict[str, Any]:
     return body
 
 
-def headers_of(request: Ask) -> dict[str, str]:
+def headers_of(request: PromptRequest) -> dict[str, str]:
     headers = {**request.headers, "authorization": f"Bearer {request.key}"}
     if request.pin:
         headers[PIN_HEADER] = request.pin
     return headers
 
 
-def described(response: httpx.Response) -> Answer:
-    return Answer(
+def described(response: httpx.Response) -> PromptAnswer:
+    return PromptAnswer(
         status=response.status_code,
         worker=response.headers.get("x-emberline-worker", ""),
         decision=response.headers.get("x-emberline-decision", ""),
@@ -151,7 +151,7 @@ def _head(response: httpx.Response, end: float) -> bytes:
     return found[:8192]
 
 
-def refused(answer: Answer, body: bytes) -> Answer:
+def refused(answer: PromptAnswer, body: bytes) -> PromptAnswer:
     text, code = f"HTTP {answer.status}", "http"
     try:
         error = json.loads(body)["error"]
@@ -163,10 +163,10 @@ def refused(answer: Answer, body: bytes) -> Answer:
 
 
 def _streamed(
-    answer: Answer, response: httpx.Response, started: float, deadline_s: float
-) -> Answer:
-    reading = Reading(answer, started, deadline_s)
-    lines = Lines()
+    answer: PromptAnswer, response: httpx.Response, started: float, deadline_s: float
+) -> PromptAnswer:
+    reading = AnswerReader(answer, started, deadline_s)
+    lines = EventLines()
     for part in response.iter_text():
         for line in lines.feed(part):
             reading.take(line)
@@ -177,7 +177,7 @@ def _streamed(
     return reading.result()
 
 
-class Lines:
+class EventLines:
     """As `iter_lines`, with an empty one for each part that ends none, in bounded memory: so who
     reads them looks at the clock with each part."""
 
@@ -194,10 +194,10 @@ class Lines:
         return [self._rest] if self._rest else []
 
 
-class Reading:
+class AnswerReader:
     """A stream of completions, line by line: what it said, and when. Knows no socket."""
 
-    def __init__(self, answer: Answer, started: float, deadline_s: float) -> None:
+    def __init__(self, answer: PromptAnswer, started: float, deadline_s: float) -> None:
         self.over = False  # nothing that comes now matters
         self._answer = answer
         self._started = started
@@ -232,7 +232,7 @@ class Reading:
         self._error = (error, code)
         return ""
 
-    def result(self) -> Answer:
+    def result(self) -> PromptAnswer:
         error, code = self._error
         if not error and self._first is None:
             error, code = "The stream broke off before its end.", "stream"
@@ -274,7 +274,7 @@ def piece_of(event: dict[str, Any]) -> str | None:
     return str(content) if content else ("" if choice.get("finish_reason") else None)
 
 
-def counted(answer: Answer, usage: Any) -> Answer:
+def counted(answer: PromptAnswer, usage: Any) -> PromptAnswer:
     if not isinstance(usage, dict):
         return answer
     details = usage.get("prompt_tokens_details") or {}

@@ -13,10 +13,10 @@ from dataclasses import replace
 import httpx
 
 from endpoints.prompt.client import (
-    Answer,
-    Ask,
-    Lines,
-    Reading,
+    AnswerReader,
+    EventLines,
+    PromptAnswer,
+    PromptRequest,
     address_of,
     body_of,
     described,
@@ -27,12 +27,12 @@ from endpoints.prompt.client import (
 _ERROR_BYTES = 8192
 
 
-async def stream(request: Ask) -> AsyncGenerator[str | Answer]:
+async def stream(request: PromptRequest) -> AsyncGenerator[str | PromptAnswer]:
     """First an `Answer` that names worker and decision (unless refused), then the pieces of its
     text, at last the whole `Answer`."""
     started = time.monotonic()
-    answer = Answer()
-    reading: Reading | None = None
+    answer = PromptAnswer()
+    reading: AnswerReader | None = None
     try:
         timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
         async with (
@@ -47,7 +47,7 @@ async def stream(request: Ask) -> AsyncGenerator[str | Answer]:
                 answer = refused(answer, await _head(response))
             else:
                 yield answer
-                reading = Reading(answer, started, request.deadline_s)
+                reading = AnswerReader(answer, started, request.deadline_s)
                 async for piece in _pieces(response, reading):
                     yield piece
                 answer = reading.result()
@@ -62,8 +62,8 @@ async def stream(request: Ask) -> AsyncGenerator[str | Answer]:
     yield replace(answer, duration_s=time.monotonic() - started)
 
 
-async def _pieces(response: httpx.Response, reading: Reading) -> AsyncIterator[str]:
-    lines = Lines()
+async def _pieces(response: httpx.Response, reading: AnswerReader) -> AsyncIterator[str]:
+    lines = EventLines()
     async for part in response.aiter_text():
         for line in lines.feed(part):
             piece = reading.take(line)

@@ -31,17 +31,17 @@ from console.provisioners.base import (
 )
 from console.provisioners.rollout import plan
 from endpoints import selectors, teams
-from endpoints.choices import EventKind, Phase, Reason, Severity
+from endpoints.choices import EventKind, Phase, PhaseReason, Severity
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component, ComponentStatus, EndpointFacts
-from endpoints.lifecycle.phases import Facts, PartSeen, Trouble, decide
+from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble, decide
 from endpoints.lifecycle.steps import steps
 from endpoints.models import Endpoint
 from endpoints.placement.installation import installation
 from endpoints.reconcile import l2_status
-from endpoints.reconcile.events import Happening
-from endpoints.reconcile.roster import Roster, Wish, may_stop, roster, worker_facts
-from endpoints.reconcile.status import Outcome, proof_mark
+from endpoints.reconcile.events import Occurrence
+from endpoints.reconcile.roster import Roster, WorkerDemand, may_stop, roster, worker_facts
+from endpoints.reconcile.status import PassOutcome, proof_mark
 from endpoints.spec.rules import standing
 from endpoints.workload.worker_spec import worker_spec, workload_name
 
@@ -71,9 +71,9 @@ class Pass:
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
         self.held = False
-        self.happenings: list[Happening] = []
+        self.happenings: list[Occurrence] = []
 
-    def run(self) -> Outcome:
+    def run(self) -> PassOutcome:
         look = l2_status.look(self.spec)
         workload = self._workload(look)
         self.seen = seen = self._observe()
@@ -102,7 +102,7 @@ class Pass:
         if not errors or not self.spec.replicas:
             return False
         text = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in errors)
-        self.trouble = Trouble(True, Reason.SPEC_REFUSED, text)
+        self.trouble = Trouble(True, PhaseReason.SPEC_REFUSED, text)
         return True
 
     def _observe(self) -> Observation | None:
@@ -131,7 +131,7 @@ class Pass:
             return Roster(rows=self.known)
         # Rows are changed in place, and compared with what the last pass wrote.
         self.known = list(selectors.workers(self.endpoint))
-        wish = Wish(
+        wish = WorkerDemand(
             endpoint=self.endpoint,
             replicas=self.spec.replicas,
             spec_hash=workload.spec_hash if workload else self.status.worker_hash,
@@ -191,12 +191,14 @@ class Pass:
     def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:
         return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
 
-    def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
+    def _facts(
+        self, found: Roster, cache: ObservedComponent | None, *, observed: bool
+    ) -> LifecycleFacts:
         status = self.status
         generation = self.endpoint.generation
         fresh = status.clock_generation != generation
         begun = self.now if fresh else status.generation_seen_at
-        return Facts(
+        return LifecycleFacts(
             wanted=self.spec.replicas,
             served=status.served_generation == generation,
             served_once=status.served_once,
@@ -205,14 +207,16 @@ class Pass:
             workers=tuple(found.workers),
             draining=found.draining,
             components=tuple(
-                PartSeen(name, part.ready, part.reason, part.message, impairment=part.impairment)
+                ObservedComponent(
+                    name, part.ready, part.reason, part.message, impairment=part.impairment
+                )
                 for name, part in self.statuses.items()
             ),
             observed=observed,
             trouble=self.trouble,
         )
 
-    def _provable(self, facts: Facts, found: Roster) -> str:
+    def _provable(self, facts: LifecycleFacts, found: Roster) -> str:
         """The mark of what would be proven now; "" when it is not time for it."""
         standing = facts.observed and facts.complete and facts.absent is None and not facts.hidden
         if not standing or not facts.wanted or facts.trouble is not None:
@@ -232,13 +236,13 @@ class Pass:
 
     def _outcome(
         self,
-        facts: Facts,
+        facts: LifecycleFacts,
         found: Roster,
-        cache: PartSeen | None,
+        cache: ObservedComponent | None,
         workload: WorkloadSpec | None,
         proven: str,
         error: str,
-    ) -> Outcome:
+    ) -> PassOutcome:
         judged = replace(
             facts,
             served=facts.served or bool(proven),
@@ -249,13 +253,13 @@ class Pass:
         verdict = decide(judged)
         if self.trouble is not None:
             self.happenings.append(
-                Happening(
+                Occurrence(
                     EventKind.RECONCILE_FAILED,
                     f"{self.trouble.reason}: {self.trouble.message}",
                     severity=Severity.WARNING,
                 )
             )
-        return Outcome(
+        return PassOutcome(
             endpoint=self.endpoint,
             now=self.now,
             facts=judged,
@@ -271,7 +275,7 @@ class Pass:
             happenings=self.happenings,
         )
 
-    def _logs(self, facts: Facts) -> str:
+    def _logs(self, facts: LifecycleFacts) -> str:
         """The last lines of the worker that explains the failure best."""
         coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)
         bad = [*facts.looping, *coming]

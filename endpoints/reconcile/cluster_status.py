@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from console.provisioners.base import ClusterEvent, Drift, Observation, PartCondition
-from endpoints.choices import EventKind, Reason, Severity
-from endpoints.lifecycle.facts import Impairment, PartSeen, stage
-from endpoints.reconcile.events import Happening
+from endpoints.choices import EventKind, PhaseReason, Severity
+from endpoints.lifecycle.facts import Impairment, ObservedComponent, stage
+from endpoints.reconcile.events import Occurrence
 
 EXPOSING = ("route", "ingress", "load balancer", "certificate")
 """Parts without which callers outside do not reach an endpoint."""
@@ -22,23 +22,23 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterSurroundings:
     """Rows are as stored: JSON."""
 
     conditions: list[dict[str, Any]] = field(default_factory=list)
     drift: list[dict[str, Any]] = field(default_factory=list)
     pods: list[dict[str, Any]] = field(default_factory=list)
-    exposure: tuple[PartSeen, ...] = ()
+    exposure: tuple[ObservedComponent, ...] = ()
     drifted: Impairment | None = None
     events: tuple[ClusterEvent, ...] = ()
 
 
-def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> Surroundings:
+def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> ClusterSurroundings:
     """Of all workloads, by name; that of the workers is called `workers`."""
     every = list(looked_at)
     drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
     parts = [(name, part) for name, seen in every for part in seen.parts]
-    return Surroundings(
+    return ClusterSurroundings(
         conditions=[{"workload": name, **asdict(part)} for name, part in parts],
         drift=drift[:DRIFT_KEPT],
         pods=[row for name, seen in every if name != workers for row in _pods(name, seen)],
@@ -50,10 +50,10 @@ def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> 
 
 def drift_happenings(
     before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
-) -> list[Happening]:
+) -> list[Occurrence]:
     old, new = _by_key(before), _by_key(now)
     found = [
-        Happening(
+        Occurrence(
             EventKind.DRIFT_FOUND,
             f"{row['manager'] or 'Somebody'} set {key} to {_short(row['found'])}; "
             f"wanted is {_short(row['wanted'])}.",
@@ -65,7 +65,7 @@ def drift_happenings(
     ]
     ended = (row for key, row in old.items() if key not in new)
     return found + [
-        Happening(EventKind.DRIFT_ENDED, f"{row['key']} is no drift any more.", row["object"])
+        Occurrence(EventKind.DRIFT_ENDED, f"{row['key']} is no drift any more.", row["object"])
         for row in ended
     ]
 
@@ -90,7 +90,7 @@ def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
     more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     who = ", ".join(sorted({row["manager"] for row in rows if row["manager"]}))
     return Impairment(
-        str(Reason.DRIFTED),
+        str(PhaseReason.DRIFTED),
         f"It runs, but not as wanted: {named}{more} changed{f' by {who}' if who else ''}.",
         "Heal it to get back what is wanted, or adopt what is there, on its page.",
     )
@@ -100,9 +100,9 @@ def _exposes(part: PartCondition) -> bool:
     return part.part in EXPOSING
 
 
-def _exposing(part: PartCondition) -> PartSeen:
+def _exposing(part: PartCondition) -> ObservedComponent:
     message = part.message or (f"The {part.part} is not ready yet." if not part.ready else "")
-    return PartSeen(part.part, bool(part.ready), part.reason, message)
+    return ObservedComponent(part.part, bool(part.ready), part.reason, message)
 
 
 def _pods(workload: str, seen: Observation) -> list[dict[str, Any]]:

@@ -19,14 +19,14 @@ _KIND = 40  # characters of a reason that are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Occurrence:
     kind: str
     message: str
     subject: str = ""
     severity: Severity = Severity.NORMAL
 
 
-def write(endpoint: Endpoint, happenings: list[Happening], now: datetime) -> None:
+def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> None:
     """Within the caller's transaction, which also writes the status."""
     for happening in happenings:
         same = EndpointEvent.objects.filter(

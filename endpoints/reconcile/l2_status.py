@@ -21,8 +21,8 @@ from cachetier.selectors import attachment
 from cachetier.tier.lifecycle import DEFAULT_TIER
 from console.core import confined_files
 from console.core.confined_files import FileRefused
-from endpoints.choices import Reason
-from endpoints.lifecycle.phases import PartSeen
+from endpoints.choices import PhaseReason
+from endpoints.lifecycle.phases import ObservedComponent
 from endpoints.spec.endpoint_spec import EndpointSpec, L2Spec
 from endpoints.spec.validators import url_files
 from endpoints.workload.worker_spec import L2Access
@@ -35,7 +35,7 @@ class L2Look:
     """`access` is None while no address is known; `part` is None when L2 is off."""
 
     access: L2Access | None = None
-    part: PartSeen | None = None
+    part: ObservedComponent | None = None
 
 
 def look(spec: EndpointSpec) -> L2Look:
@@ -52,7 +52,9 @@ def _tier(name: str) -> L2Look:
         tiers.ensure_default_tier()
     found = attachment(name)
     access = L2Access(found.url, found.password_file) if found.url else None
-    part = PartSeen("cache tier", found.ready, found.reason, found.message, bool(found.url))
+    part = ObservedComponent(
+        "cache tier", found.ready, found.reason, found.message, bool(found.url)
+    )
     return L2Look(access, part)
 
 
@@ -60,12 +62,14 @@ def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
     access = L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))
     if may_be_elsewhere and url_files(l2.url):
         text = "It is not queried from here: its address names files of the workers' pods."
-        return L2Look(access, PartSeen("redis", True, "", text))
+        return L2Look(access, ObservedComponent("redis", True, "", text))
     if may_be_elsewhere and not _known_here(l2.url):
         text = "It is not asked: its name is known in the cluster and not here."
-        return L2Look(access, PartSeen("redis", True, "", text))
+        return L2Look(access, ObservedComponent("redis", True, "", text))
     problem = _ping(access)
-    part = PartSeen("redis", not problem, Reason.L2_UNAVAILABLE if problem else "", problem)
+    part = ObservedComponent(
+        "redis", not problem, PhaseReason.L2_UNAVAILABLE if problem else "", problem
+    )
     return L2Look(access, part)
 
 

@@ -23,11 +23,11 @@ from endpoints.placement.provisioner import provisioner_of
 from endpoints.prompt import client
 from endpoints.reconcile import events
 from endpoints.reconcile.base import Pass, Prove
-from endpoints.reconcile.events import Happening
+from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
-from endpoints.reconcile.status import Outcome, write
-from endpoints.reconcile.unavailable_provisioner import Nowhere
+from endpoints.reconcile.status import PassOutcome, write
+from endpoints.reconcile.unavailable_provisioner import UnavailableProvisioner
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
 
@@ -93,10 +93,10 @@ class Reconciler:
         try:
             return self.provisioners(endpoint.parsed)
         except ProvisionError as error:
-            return Nowhere(error)
+            return UnavailableProvisioner(error)
 
 
-def _roll_back(outcome: Outcome) -> None:
+def _roll_back(outcome: PassOutcome) -> None:
     """As the console itself. Somebody's newer wish, and a machine that refuses, are respected."""
     back = outcome.of_cluster.roll_back if outcome.of_cluster else None
     if back is None:
@@ -106,5 +106,5 @@ def _roll_back(outcome: Outcome) -> None:
         actions.roll_back_failed(name, back.number, expected_generation=back.failed)
     except (SpecErrors, RefusalError) as error:
         text = f"Revision {back.number} is not gone back to: {error}"
-        told = Happening(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
+        told = Occurrence(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
         events.write(outcome.endpoint, [told], outcome.now)

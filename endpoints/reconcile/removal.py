@@ -15,10 +15,10 @@ from console.audit.record import record
 from console.claims import Claim
 from console.provisioners.base import Provisioner, ProvisionError, Ref
 from endpoints import selectors
-from endpoints.choices import Reason
+from endpoints.choices import PhaseReason
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component
-from endpoints.lifecycle.phases import Facts, Trouble, WorkerSeen, decide
+from endpoints.lifecycle.phases import LifecycleFacts, ObservedWorker, Trouble, decide
 from endpoints.lifecycle.steps import merge, steps
 from endpoints.models import Endpoint, Replica
 from endpoints.signals import send_replicas_changed
@@ -36,7 +36,7 @@ def remove(
     """One pass of the removal; seconds until the next, None when the endpoint is gone."""
     known = _components_gone(endpoint)
     left, trouble = (False, None) if known else _delete_components(endpoint, components)
-    workers: tuple[WorkerSeen, ...] | None = None
+    workers: tuple[ObservedWorker, ...] | None = None
     if not left:
         workers, trouble = _delete_workers(endpoint, provisioner)
         if workers is None and trouble is None:
@@ -45,7 +45,7 @@ def remove(
                 _forget(held, endpoint)
                 return None
     shown = workers if workers is not None else _last_seen(endpoint)
-    facts = Facts(wanted=0, deleting=True, components_left=left, workers=shown)
+    facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=shown)
     _write(held, endpoint, facts, trouble)
     return again_s(endpoint)
 
@@ -60,7 +60,7 @@ def again_s(endpoint: Endpoint) -> float:
 def _components_gone(endpoint: Endpoint) -> bool:
     """The last pass of this deletion went on to the workers, and met no trouble."""
     status = endpoint.status
-    stopping = status.reason == Reason.STOPPING_WORKERS
+    stopping = status.reason == PhaseReason.STOPPING_WORKERS
     return stopping and status.observed_generation == endpoint.generation
 
 
@@ -79,7 +79,7 @@ def _delete_components(
 
 def _delete_workers(
     endpoint: Endpoint, provisioner: Provisioner
-) -> tuple[tuple[WorkerSeen, ...] | None, Trouble | None]:
+) -> tuple[tuple[ObservedWorker, ...] | None, Trouble | None]:
     """The workers that are left; None when nothing of the workload exists any more."""
     ref = Ref(provisioner.name, workload_name(endpoint.name))
     try:
@@ -90,14 +90,14 @@ def _delete_workers(
     except ProvisionError as error:
         return None, Trouble(False, error.reason, error.message)
     return tuple(
-        WorkerSeen(replica.name, ready=False, running=True, current=False)
+        ObservedWorker(replica.name, ready=False, running=True, current=False)
         for replica in seen.replicas
     ), None
 
 
-def _last_seen(endpoint: Endpoint) -> tuple[WorkerSeen, ...]:
+def _last_seen(endpoint: Endpoint) -> tuple[ObservedWorker, ...]:
     return tuple(
-        WorkerSeen(row.name, ready=False, running=True, current=False)
+        ObservedWorker(row.name, ready=False, running=True, current=False)
         for row in selectors.workers(endpoint)
     )
 
@@ -117,7 +117,7 @@ def forget(endpoint: Endpoint) -> None:
     endpoint.delete()
 
 
-def _write(held: Claim, endpoint: Endpoint, facts: Facts, trouble: Trouble | None) -> None:
+def _write(held: Claim, endpoint: Endpoint, facts: LifecycleFacts, trouble: Trouble | None) -> None:
     verdict, now = decide(facts), timezone.now()
     status = endpoint.status
     fresh = status.clock_generation != endpoint.generation

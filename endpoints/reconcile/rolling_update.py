@@ -27,16 +27,16 @@ from console.provisioners.base import (
     asdict_plain,
 )
 from endpoints import selectors
-from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, Reason
+from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, PhaseReason
 from endpoints.lifecycle.components import ComponentStatus
-from endpoints.lifecycle.phases import Facts, PartSeen, Trouble
+from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, Trouble
 from endpoints.lifecycle.remedies import blame
 from endpoints.models import DriftOrder
 from endpoints.owners import owner_of
 from endpoints.reconcile.base import Pass
-from endpoints.reconcile.cluster_status import Surroundings, surroundings
+from endpoints.reconcile.cluster_status import ClusterSurroundings, surroundings
 from endpoints.reconcile.roster import Roster
-from endpoints.reconcile.status import OfCluster, Outcome, RollBack
+from endpoints.reconcile.status import ClusterOutcome, PassOutcome, RollBack
 
 AGAIN_S = 30
 SILENT = "RouterSilent"
@@ -49,7 +49,7 @@ class RollingPass(Pass):
     carried_out: tuple[DriftOrder, ...] = ()
     overruled: tuple[DriftOrder, ...] = ()
 
-    def run(self) -> Outcome:
+    def run(self) -> PassOutcome:
         orders = list(selectors.drift_orders(self.endpoint))
         self.overruled = self._overruled(orders)
         self.carried_out = tuple(
@@ -114,7 +114,9 @@ class RollingPass(Pass):
         for name, status in self.statuses.items():
             self.statuses[name] = _reachable(name, status)
 
-    def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
+    def _facts(
+        self, found: Roster, cache: ObservedComponent | None, *, observed: bool
+    ) -> LifecycleFacts:
         facts = super()._facts(found, cache, observed=observed)
         around = self._around()
         seen = self.seen
@@ -131,7 +133,7 @@ class RollingPass(Pass):
             drifted=around.drifted,
         )
 
-    def _around(self) -> Surroundings:
+    def _around(self) -> ClusterSurroundings:
         """Where a workload could not be looked at, what was known of its drift stays."""
         others = [(p.workload, p.seen) for p in self.statuses.values() if p.workload and p.seen]
         own = (self.ref.name, self.seen) if self.seen is not None else None
@@ -143,17 +145,17 @@ class RollingPass(Pass):
 
     def _outcome(
         self,
-        facts: Facts,
+        facts: LifecycleFacts,
         found: Roster,
-        cache: PartSeen | None,
+        cache: ObservedComponent | None,
         workload: WorkloadSpec | None,
         proven: str,
         error: str,
-    ) -> Outcome:
+    ) -> PassOutcome:
         outcome = super()._outcome(facts, found, cache, workload, proven, error)
         judged = outcome.facts
         url = next((p.seen.url for p in self.statuses.values() if p.seen and p.seen.url), "")
-        outcome.of_cluster = OfCluster(
+        outcome.of_cluster = ClusterOutcome(
             around=self._around(),
             wanted=judged.wanted if judged.autoscaled else None,
             stood=_stood(judged),
@@ -165,7 +167,7 @@ class RollingPass(Pass):
         )
         return outcome
 
-    def _roll_back(self, facts: Facts) -> RollBack | None:
+    def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
         """To the last revision that served, once: what was gone back to is not gone back from."""
         found = blame(facts) if self.spec.rollout.auto_rollback else None
         if found is None:
@@ -192,7 +194,7 @@ def _mark(workload: WorkloadSpec) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _stood(facts: Facts) -> int:
+def _stood(facts: LifecycleFacts) -> int:
     """How many served when last all wanted ones did; less once fewer are wanted."""
     if facts.complete:
         return facts.wanted
@@ -210,4 +212,4 @@ def _reachable(name: str, status: ComponentStatus) -> ComponentStatus:
         f"The cluster says that the {name} is ready, but this console does not reach it at "
         f"{status.admin_url or status.url}: {status.message}"
     )
-    return replace(status, reason=str(Reason.PODS_UNREACHABLE), message=text)
+    return replace(status, reason=str(PhaseReason.PODS_UNREACHABLE), message=text)

@@ -14,9 +14,9 @@ from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
 from endpoints.lifecycle.facts import stage
-from endpoints.lifecycle.phases import WorkerSeen
+from endpoints.lifecycle.phases import ObservedWorker
 from endpoints.models import Endpoint, Replica
-from endpoints.reconcile.events import Happening
+from endpoints.reconcile.events import Occurrence
 
 DRAIN = timedelta(seconds=30)
 """A leaving worker finishes its requests for so long before it is stopped."""
@@ -28,7 +28,7 @@ _RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorkerDemand:
     """What the workers are compared with. `leaving` are indexes about to be stopped or replaced.
     `rolls`: the platform replaces workers by itself, under new names."""
 
@@ -46,15 +46,17 @@ class Roster:
     rows: list[Replica] = field(default_factory=list)
     changed: list[Replica] = field(default_factory=list)
     removed: list[Replica] = field(default_factory=list)
-    happenings: list[Happening] = field(default_factory=list)
-    workers: list[WorkerSeen] = field(default_factory=list)
+    happenings: list[Occurrence] = field(default_factory=list)
+    workers: list[ObservedWorker] = field(default_factory=list)
 
     @property
     def draining(self) -> tuple[str, ...]:
         return tuple(row.name for row in self.rows if row.draining_since is not None)
 
 
-def roster(before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: Wish) -> Roster:
+def roster(
+    before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: WorkerDemand
+) -> Roster:
     """Compare the rows of the last look with what is seen now."""
     known = {row.name: row for row in before}
     found = Roster()
@@ -73,7 +75,7 @@ def roster(before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: 
     for row in known.values():
         found.removed.append(row)
         found.happenings.append(
-            Happening(EventKind.WORKER_REMOVED, f"{row.name} is gone.", row.name)
+            Occurrence(EventKind.WORKER_REMOVED, f"{row.name} is gone.", row.name)
         )
     return found
 
@@ -116,7 +118,7 @@ def _let_go(worker: str, part: ComponentStatus) -> bool:
     return facts.get("state") != "up" and not facts.get("in_flight")
 
 
-def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[str, Any]:
+def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) -> dict[str, Any]:
     leaving = seen.index in wish.leaving
     since = (row.draining_since if row else None) or wish.now
     current = seen.spec_hash == wish.spec_hash
@@ -165,8 +167,8 @@ def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> fl
     return max(0.0, (now - began).total_seconds())
 
 
-def _worker(row: Replica, seen: ReplicaObservation, wish: Wish) -> WorkerSeen:
-    return WorkerSeen(
+def _worker(row: Replica, seen: ReplicaObservation, wish: WorkerDemand) -> ObservedWorker:
+    return ObservedWorker(
         name=row.name,
         ready=seen.state is ReplicaState.READY,
         running=seen.state in _RUNNING,
@@ -186,14 +188,16 @@ def _differs(row: Replica, facts: Mapping[str, Any]) -> bool:
     return any(getattr(row, name) != value for name, value in facts.items())
 
 
-def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list[Happening]:
+def _happened(
+    row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand
+) -> list[Occurrence]:
     found = []
     name = seen.name
     if row is None:
-        found.append(Happening(EventKind.WORKER_STARTED, f"{name} is started.", name))
+        found.append(Occurrence(EventKind.WORKER_STARTED, f"{name} is started.", name))
     elif seen.spec_hash != row.spec_hash:
         text = f"{name} is started anew with the changed spec."
-        found.append(Happening(EventKind.WORKER_STARTED, text, name))
+        found.append(Occurrence(EventKind.WORKER_STARTED, text, name))
     elif _restarted(row, seen):
         found.append(_restart(row, seen))
     elif row.state == ReplicaState.READY and seen.state not in (
@@ -201,15 +205,15 @@ def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list
         ReplicaState.STOPPING,
     ):
         text = f"{name} does not answer: {seen.message or seen.state}."
-        found.append(Happening(EventKind.WORKER_LOST, text, name, Severity.WARNING))
+        found.append(Occurrence(EventKind.WORKER_LOST, text, name, Severity.WARNING))
     if seen.index in wish.leaving and (row is None or row.draining_since is None):
         text = f"{name} gets no new requests and finishes the ones it has."
-        found.append(Happening(EventKind.WORKER_DRAINING, text, name))
+        found.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
         start_s = _start_s(row, seen, wish.now)
         known = row is not None and row.start_s == start_s
         text = _ready_text(name, None if known else start_s)
-        found.append(Happening(EventKind.WORKER_READY, text, name))
+        found.append(Occurrence(EventKind.WORKER_READY, text, name))
     return found
 
 
@@ -222,12 +226,12 @@ def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
     return now is not None and before is not None and abs(now - before) > CLOCK_SLACK
 
 
-def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
+def _restart(row: Replica, seen: ReplicaObservation) -> Occurrence:
     pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
     ended = "hung" if seen.reason == "Hung" else "died"
     what = f"{ended} and is" if seen.restarts > row.restarts else "was"
     text = f"{seen.name} {what} started again{pids} ({seen.restarts} deaths so far)."
-    return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
+    return Occurrence(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 
 def _ready_text(name: str, start_s: float | None) -> str:

@@ -17,15 +17,24 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.claims import Claim
-from endpoints.choices import DriftVerb, EventKind, Phase, Reason, Severity, Stage, Step, StepState
+from endpoints.choices import (
+    DriftVerb,
+    EventKind,
+    Phase,
+    PhaseReason,
+    ProgressState,
+    ProgressStep,
+    Severity,
+    Stage,
+)
 from endpoints.lifecycle.components import ComponentStatus
-from endpoints.lifecycle.phases import Facts, PartSeen, Verdict
+from endpoints.lifecycle.phases import LifecycleFacts, ObservedComponent, PhaseDecision
 from endpoints.lifecycle.remedies import Blame, remedy
 from endpoints.lifecycle.steps import StepNow, merge
 from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica
 from endpoints.reconcile import events
-from endpoints.reconcile.cluster_status import Surroundings, drift_happenings
-from endpoints.reconcile.events import Happening
+from endpoints.reconcile.cluster_status import ClusterSurroundings, drift_happenings
+from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.roster import Roster
 from endpoints.signals import send_replicas_changed
 
@@ -36,23 +45,23 @@ _BAD = (Phase.DEGRADED, Phase.FAILED)
 
 
 @dataclass(slots=True)
-class Outcome:
+class PassOutcome:
     """What one pass learnt. `proven` is the mark of what answered, "" if nothing did."""
 
     endpoint: Endpoint
     now: datetime
-    facts: Facts
-    verdict: Verdict
+    facts: LifecycleFacts
+    verdict: PhaseDecision
     steps: tuple[StepNow, ...]
     roster: Roster
     statuses: Mapping[str, ComponentStatus] = field(default_factory=dict)
-    cache: PartSeen | None = None
+    cache: ObservedComponent | None = None
     worker_hash: str = ""
     proven: str = ""
     url: str = ""
     detail: str = ""
-    happenings: list[Happening] = field(default_factory=list)
-    of_cluster: OfCluster | None = None
+    happenings: list[Occurrence] = field(default_factory=list)
+    of_cluster: ClusterOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +74,12 @@ class RollBack:
 
 
 @dataclass(frozen=True, slots=True)
-class OfCluster:
+class ClusterOutcome:
     """What only a pass over a cluster learns. `applied`: the mark of what was applied in it, ""
     if nothing was. `carried_out` are orders about drift which have been followed, `overruled` those
     which nobody may give any more."""
 
-    around: Surroundings
+    around: ClusterSurroundings
     wanted: int | None
     stood: int
     public_url: str = ""
@@ -80,7 +89,7 @@ class OfCluster:
     roll_back: RollBack | None = None
 
 
-def write(held: Claim, outcome: Outcome) -> bool:
+def write(held: Claim, outcome: PassOutcome) -> bool:
     """False, and nothing written, when the claim is lost."""
     status = outcome.endpoint.status
     parts = _parts(outcome)
@@ -130,7 +139,7 @@ def proof_mark(
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
+def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
     endpoint, facts, verdict = outcome.endpoint, outcome.facts, outcome.verdict
     status, now = endpoint.status, outcome.now
     fresh = status.clock_generation != endpoint.generation
@@ -163,14 +172,14 @@ def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _start(outcome: Outcome) -> dict[str, Any]:
+def _start(outcome: PassOutcome) -> dict[str, Any]:
     """Return the longest measured start of the workers with the wanted spec, {} without any."""
     rows = outcome.roster.rows
     seconds = [row.start_s for row in rows if row.spec_hash == outcome.worker_hash and row.start_s]
     return {"model": outcome.endpoint.parsed.model, "seconds": max(seconds)} if seconds else {}
 
 
-def _of_cluster(outcome: Outcome) -> dict[str, Any]:
+def _of_cluster(outcome: PassOutcome) -> dict[str, Any]:
     of = outcome.of_cluster
     if of is None:
         return {}
@@ -195,28 +204,28 @@ def _of_cluster(outcome: Outcome) -> dict[str, Any]:
     return fields
 
 
-def _cluster_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happening]:
+def _cluster_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occurrence]:
     of = outcome.of_cluster
     if of is None:
         return []
     found = drift_happenings(status.drift, of.around.drift)
     for order in of.carried_out:
         kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
-        found.append(Happening(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
+        found.append(Occurrence(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
     for order in of.overruled:
         text = f"{order.key}: an object of the cluster now says what this endpoint is."
-        found.append(Happening(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
+        found.append(Occurrence(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
     if of.roll_back is not None:
         back = of.roll_back
         text = (
             f"Revision {back.failed} failed ({back.blame.reason}: {back.blame.message}) "
             f"Revision {back.number}, the last that served, is wanted again."
         )
-        found.append(Happening(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
+        found.append(Occurrence(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
     return found
 
 
-def _parts(outcome: Outcome) -> dict[str, Any]:
+def _parts(outcome: PassOutcome) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, part in outcome.statuses.items():
         found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
@@ -230,8 +239,8 @@ def _parts(outcome: Outcome) -> dict[str, Any]:
 
 
 def _part_happenings(
-    outcome: Outcome, before: Mapping[str, Any], now: Mapping[str, Any]
-) -> list[Happening]:
+    outcome: PassOutcome, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[Occurrence]:
     found = []
     for key, part in now.items():
         old = before.get(key)
@@ -240,27 +249,27 @@ def _part_happenings(
         was_ready = bool(old and old["ready"])
         if old and any(mark in old and old[mark] != part.get(mark, old[mark]) for mark in _MARKS):
             text = f"{name} died or was replaced, and runs again."
-            found.append(Happening(f"{title}Restarted", text, key, Severity.WARNING))
+            found.append(Occurrence(f"{title}Restarted", text, key, Severity.WARNING))
         if part["ready"] and not was_ready:
-            found.append(Happening(f"{title}Ready", f"{name} is ready.", key))
+            found.append(Occurrence(f"{title}Ready", f"{name} is ready.", key))
         # While a change rolls out, a component that takes it over is not lost.
         if was_ready and not part["ready"] and outcome.facts.served:
             text = part["message"] or f"{name} does not answer."
-            found.append(Happening(f"{title}Lost", text, key, Severity.WARNING))
+            found.append(Occurrence(f"{title}Lost", text, key, Severity.WARNING))
     return found
 
 
-def _proof_happenings(outcome: Outcome) -> list[Happening]:
+def _proof_happenings(outcome: PassOutcome) -> list[Occurrence]:
     error = outcome.facts.proof_error
     if error:
-        return [Happening(EventKind.PROOF_FAILED, error, severity=Severity.WARNING)]
+        return [Occurrence(EventKind.PROOF_FAILED, error, severity=Severity.WARNING)]
     if outcome.proven and outcome.endpoint.status.proven != outcome.proven:
         text = "A first request through the router was answered by the workers that run now."
-        return [Happening(EventKind.PROOF_PASSED, text)]
+        return [Occurrence(EventKind.PROOF_PASSED, text)]
     return []
 
 
-def _phase_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happening]:
+def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occurrence]:
     verdict = outcome.verdict
     if verdict.phase == status.phase and verdict.reason == status.reason:
         return []
@@ -275,20 +284,20 @@ def _phase_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happenin
             f"{status.phase} → {verdict.phase} after {spent:.0f} s: "
             f"{verdict.reason}. {verdict.message}"
         )
-    return [Happening(EventKind.PHASE_CHANGED, text, severity=severity)]
+    return [Occurrence(EventKind.PHASE_CHANGED, text, severity=severity)]
 
 
 def first_status() -> dict[str, Any]:
     now = timezone.now()
     step = {
-        "code": Step.ACCEPTED,
-        "state": StepState.ACTIVE,
+        "code": ProgressStep.ACCEPTED,
+        "state": ProgressState.ACTIVE,
         "started_at": now.isoformat(),
         "finished_at": "",
         "message": "",
     }
     return {
-        "reason": Reason.ACCEPTED,
+        "reason": PhaseReason.ACCEPTED,
         "message": "Waiting for its first look.",
         "steps": [step],
     }

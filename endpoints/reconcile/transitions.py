@@ -36,7 +36,7 @@ class Transition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedAbsence:
     """`transition` is None for an endpoint that should serve now; `workers` are those that may not
     be ready yet."""
 
@@ -55,7 +55,7 @@ def grace_s(endpoint: Endpoint) -> float:
     return min(deadline, max(SHORTEST_S, spec.rollout.drain_s + FACTOR * start["seconds"]))
 
 
-def expected(now: datetime) -> list[Expected]:
+def expected(now: datetime) -> list[ExpectedAbsence]:
     """Return the endpoints in transition or with starting workers, in two queries."""
     unready = Replica.objects.filter(endpoint=OuterRef("pk"), start_s=None, state__in=_STARTING)
     rows = selectors.with_workers().exclude(
@@ -68,14 +68,14 @@ def expected(now: datetime) -> list[Expected]:
     return [one for one in found if one.transition or one.workers]
 
 
-def _of(endpoint: Endpoint, now: datetime) -> Expected:
+def _of(endpoint: Endpoint, now: datetime) -> ExpectedAbsence:
     within = grace_s(endpoint)
     starting = tuple(
         worker.name
         for worker in endpoint.replicas.all()
         if _is_starting(worker) and _age_s(worker, now) <= within
     )
-    return Expected(endpoint.name, _transition(endpoint, now, within), starting)
+    return ExpectedAbsence(endpoint.name, _transition(endpoint, now, within), starting)
 
 
 def _transition(endpoint: Endpoint, now: datetime, within: float) -> Transition | None:

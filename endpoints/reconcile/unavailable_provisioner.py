@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from console.provisioners.base import ProvisionError
 
 
-class Nowhere:
+class UnavailableProvisioner:
     name = "nowhere"
     rolls = True
 

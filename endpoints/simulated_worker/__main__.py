@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from endpoints.simulated_worker import options as cli
 from endpoints.simulated_worker.api import Api
 from endpoints.simulated_worker.engine import Engine
-from endpoints.simulated_worker.http import Server
+from endpoints.simulated_worker.http import HttpServer
 from endpoints.simulated_worker.kv_events import KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
@@ -36,7 +36,7 @@ async def serve(options: Options) -> None:
     kv = KvLog(options.block_size, publisher.publish) if publisher is not None else None
     config = publisher.config if publisher is not None else None
     api = Api(options, Engine(options, telemetry, l2, kv), telemetry, l2, config)
-    server = Server(api.handle)
+    server = HttpServer(api.handle)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

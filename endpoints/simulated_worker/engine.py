@@ -21,7 +21,7 @@ from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain, make
 from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
-from endpoints.simulated_worker.telemetry import NOTHING_YET, Admission, Telemetry
+from endpoints.simulated_worker.telemetry import NOTHING_YET, QueueAdmission, Telemetry
 
 _PREFILL_S = 0.006
 _L1_S = 0.0003
@@ -60,7 +60,7 @@ class Job:
     last: float = 0.0
     generated: int = 0
     finish: str = "abort"  # until it is known better; whoever stops it early says so here
-    way: Admission = NOTHING_YET
+    way: QueueAdmission = NOTHING_YET
 
 
 class Engine:
@@ -156,7 +156,7 @@ class Engine:
                 self._kv.again(hashes[:device])
         host, disk = self._beyond(hashes[device : self._most_hits(job)], from_l2)
         size = self._options.block_size
-        job.way = Admission(len(job.prompt), device * size, host * size, disk * size)
+        job.way = QueueAdmission(len(job.prompt), device * size, host * size, disk * size)
         job.scheduled = time.monotonic()
         self._telemetry.gauges["running"].add()
         self._telemetry.gauges["usage"].set(self._device.usage)

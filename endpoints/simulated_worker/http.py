@@ -167,7 +167,7 @@ Handler = Callable[[Request, Responder], Awaitable[None]]
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._parser = Parser()
         self._waiting: asyncio.Queue[Request | BadRequestError] = asyncio.Queue()
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
 
-class Server:
+class HttpServer:
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
         self.connections: set[Connection] = set()

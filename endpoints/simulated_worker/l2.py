@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.wire.envelope import block_key
 from endpoints.simulated_worker.blocks import Hash
@@ -45,7 +45,7 @@ class L2:
         text = json.dumps({"simulated": True, **facts}, sort_keys=True)
         self._namespace = hashlib.sha256(text.encode()).hexdigest()[:32]
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="l2")
-        self._stores: set[asyncio.Future[list[Outcome]]] = set()
+        self._stores: set[asyncio.Future[list[KeyOutcome]]] = set()
 
     async def load(self, blocks: Sequence[Hash]) -> tuple[set[Hash], float]:
         """Those blocks which L2 has, as a prefix walk would find them, and the time it took."""
@@ -55,8 +55,8 @@ class L2:
         for first in range(0, len(blocks), _BATCH):
             batch = blocks[first : first + _BATCH]
             outcomes = await loop.run_in_executor(self._threads, self._load, batch)
-            found.update(b for b, o in zip(batch, outcomes, strict=True) if o is Outcome.OK)
-            if outcomes[-1] is not Outcome.OK:
+            found.update(b for b, o in zip(batch, outcomes, strict=True) if o is KeyOutcome.OK)
+            if outcomes[-1] is not KeyOutcome.OK:
                 break
         return found, time.monotonic() - start
 
@@ -76,17 +76,17 @@ class L2:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.client.close()
 
-    def _load(self, blocks: Sequence[Hash]) -> list[Outcome]:
+    def _load(self, blocks: Sequence[Hash]) -> list[KeyOutcome]:
         keys = [self._key(block) for block in blocks]
         targets = [memoryview(bytearray(MARKER_BYTES)) for _ in blocks]
         outcomes = self.client.load(list(zip(keys, targets, strict=True)), self._timeout_s)
         return [
-            Outcome.CORRUPT if outcome is Outcome.OK and target != _marker(block) else outcome
+            KeyOutcome.CORRUPT if outcome is KeyOutcome.OK and target != _marker(block) else outcome
             for block, target, outcome in zip(blocks, targets, outcomes, strict=True)
         ]
 
-    def _store(self, blocks: Sequence[Hash]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _store(self, blocks: Sequence[Hash]) -> list[KeyOutcome]:
+        outcomes: list[KeyOutcome] = []
         for first in range(0, len(blocks), _BATCH):
             items = [
                 (self._key(block), memoryview(_marker(block)))

@@ -43,7 +43,7 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CompletionRequest:
     """A checked request. `max_tokens` is what may be generated at most."""
 
     model: str
@@ -62,7 +62,7 @@ class Ask:
 class Shape:
     """The parts that all chunks of one answer share."""
 
-    ask: Ask
+    ask: CompletionRequest
     request_id: str
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -131,7 +131,9 @@ def load(body: bytes) -> dict[str, Any]:
     return value
 
 
-def check(body: dict[str, Any], chat: bool, models: tuple[str, ...], longest: int) -> Ask:
+def check(
+    body: dict[str, Any], chat: bool, models: tuple[str, ...], longest: int
+) -> CompletionRequest:
     model = check_model(body, models)
     for name, plain in _NOT_SIMULATED.items():
         if body.get(name, plain) not in (plain, None, False):
@@ -156,7 +158,7 @@ def check(body: dict[str, Any], chat: bool, models: tuple[str, ...], longest: in
     options = body.get("stream_options") or {}
     if not isinstance(options, dict):
         raise ApiError(400, "stream_options is not an object.", "stream_options")
-    return Ask(
+    return CompletionRequest(
         model=model,
         chat=chat,
         prompt=prompt,

@@ -11,17 +11,17 @@ import resource
 import time
 from dataclasses import dataclass
 
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from console.processkit.metrics import Number, Registry
 from endpoints.simulated_worker import metric_families as f
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 
-_OUTCOMES = {"load": tuple(Outcome), "store": tuple(Outcome)}
+_OUTCOMES = {"load": tuple(KeyOutcome), "store": tuple(KeyOutcome)}
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class QueueAdmission:
     """How a prompt was served: tokens by where they came from."""
 
     prompt: int
@@ -38,7 +38,7 @@ class Admission:
         return self.prompt - self.cached
 
 
-NOTHING_YET = Admission(0, 0, 0, 0)
+NOTHING_YET = QueueAdmission(0, 0, 0, 0)
 
 
 class Telemetry:
@@ -69,7 +69,7 @@ class Telemetry:
 
     # ---- a request's way
 
-    def admitted(self, way: Admission) -> None:
+    def admitted(self, way: QueueAdmission) -> None:
         count, by = self.counters, self.labelled
         count["prefix_queries"].add(way.prompt)
         count["prefix_hits"].add(way.device)
@@ -79,7 +79,7 @@ class Telemetry:
         for source, tokens in (("device", way.device), ("host", way.host), ("disk", way.disk)):
             by["cached_by_source", source].add(tokens)
 
-    def prefilled(self, way: Admission, ttft_s: float) -> None:
+    def prefilled(self, way: QueueAdmission, ttft_s: float) -> None:
         count, by = self.counters, self.labelled
         count["prompt_tokens"].add(way.prompt)
         count["prompt_cached"].add(way.cached)

@@ -304,7 +304,7 @@ def _unknown(given: Mapping[str, Any]) -> list[FieldError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     path: str
     label: str
     before: Any
@@ -312,16 +312,16 @@ class Change:
     effect: Effect
 
 
-def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[Change, ...]:
+def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
     """Changed fields in the order of the form."""
     old, new = before.flat(), after.flat()
     return tuple(
-        Change(f.path, f.label, old[f.path], new[f.path], f.effect)
+        FieldChange(f.path, f.label, old[f.path], new[f.path], f.effect)
         for f in FIELDS
         if old[f.path] != new[f.path]
     )
 
 
-def as_audit(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
+def as_audit(changes: tuple[FieldChange, ...]) -> dict[str, list[Any]]:
     """The trail's shape: {"replicas": [1, 2]}."""
     return {change.path: [change.before, change.after] for change in changes}

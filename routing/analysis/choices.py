@@ -16,7 +16,7 @@ OUTCOMES = {
 NAMES = ("reason", "worker", "key", "outcome", "session")
 
 
-class Decided(Protocol):
+class DecisionLike(Protocol):
     """What is looked at of a decision (selectors.Decision)."""
 
     @property
@@ -38,7 +38,7 @@ class Decided(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class DecisionFilter:
     """Empty: any."""
 
     reason: str = ""
@@ -48,7 +48,7 @@ class Filter:
     session: str = ""
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> Filter:
+    def read(cls, given: Mapping[str, str]) -> DecisionFilter:
         """What is not known is left out: a page's address may be of another version."""
         found = {name: str(given.get(name, ""))[:200] for name in NAMES}
         if found["outcome"] not in OUTCOMES:
@@ -57,9 +57,9 @@ class Filter:
 
     @property
     def active(self) -> bool:
-        return self != Filter()
+        return self != DecisionFilter()
 
-    def takes(self, decision: Decided) -> bool:
+    def takes(self, decision: DecisionLike) -> bool:
         return (
             self.reason in ("", decision.reason)
             and self.worker in ("", decision.chosen)
@@ -69,7 +69,7 @@ class Filter:
         )
 
 
-def _ended(outcome: str, decision: Decided) -> bool:
+def _ended(outcome: str, decision: DecisionLike) -> bool:
     if outcome == "running":
         return decision.status is None
     if outcome == "failed":

@@ -83,7 +83,7 @@ def remedy(reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FallbackVerdict:
     """Of some requests: how many could have been placed by their blocks, and were not."""
 
     requests: int
@@ -103,8 +103,8 @@ class Verdict:
         return max(self.fallbacks, key=lambda reason: self.fallbacks[reason], default="")
 
 
-def judge(requests: int, fallbacks: Mapping[str, int]) -> Verdict:
+def judge(requests: int, fallbacks: Mapping[str, int]) -> FallbackVerdict:
     """`requests` counts all of them, `fallbacks` by reason those placed without their blocks."""
     meant = {reason: count for reason, count in fallbacks.items() if reason not in IGNORED}
     ignored = sum(fallbacks.values()) - sum(meant.values())
-    return Verdict(requests - ignored, meant)
+    return FallbackVerdict(requests - ignored, meant)

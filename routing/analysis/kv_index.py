@@ -23,7 +23,7 @@ RESTARTS = ("restart_sequence", "restart_replay", "restart_process", "restart_un
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KvSource:
     """One worker's events (of one rank), or why there are none: then `reason` is not ""."""
 
     worker: str
@@ -56,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Honesty:
+class PredictionAccuracy:
     """Shares of tokens: promised and then missing, reported and not foreseen."""
 
     answers: int = 0
@@ -113,8 +113,8 @@ class KvIndex:
     blocks: int
     block_sizes: tuple[int, ...]
     pending: int
-    sources: tuple[Source, ...]
-    honesty: Mapping[str, Honesty]
+    sources: tuple[KvSource, ...]
+    honesty: Mapping[str, PredictionAccuracy]
     fallbacks: Mapping[str, int]
     tokenizer: str
     problem: str
@@ -127,7 +127,7 @@ class KvIndex:
     probes: Mapping[str, Probe] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, worker: str) -> tuple[Source, ...]:
+    def of(self, worker: str) -> tuple[KvSource, ...]:
         return tuple(source for source in self.sources if source.worker == worker)
 
 
@@ -159,9 +159,9 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
     )
 
 
-def _source(item: Any) -> Source:
+def _source(item: Any) -> KvSource:
     item = _object(item)
-    return Source(
+    return KvSource(
         worker=_text(item.get("worker")),
         state=_text(item.get("state")),
         rank=_whole(item.get("rank")),
@@ -180,9 +180,9 @@ def _source(item: Any) -> Source:
     )
 
 
-def _honesty(item: Any) -> Honesty:
+def _honesty(item: Any) -> PredictionAccuracy:
     item = _object(item)
-    return Honesty(
+    return PredictionAccuracy(
         answers=_whole(item.get("answers")),
         missing=_number(item.get("promised_and_missing")),
         unforeseen=_number(item.get("reported_and_unforeseen")),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from routing.analysis.fallbacks import WORDS
-from routing.analysis.kv_index import NO_SOURCE, Honesty, KvIndex, Probe, Source
+from routing.analysis.kv_index import NO_SOURCE, KvIndex, KvSource, PredictionAccuracy, Probe
 
 TIERS = (("gpu", "Device"), ("l1", "L1"), ("l2", "L2"))
 
@@ -58,14 +58,14 @@ class WorkerRow:
     lost: int
     replays: int
     restarts: int
-    honesty: Honesty | None
+    honesty: PredictionAccuracy | None
     probe: Probe | None
     probe_at: datetime | None
     probe_skipped: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class FallbackReason:
     reason: str
     words: str
     count: int
@@ -78,10 +78,10 @@ def rows(index: KvIndex) -> tuple[WorkerRow, ...]:
     return tuple(_row(index, name, blocks[name], largest) for name in names)
 
 
-def fallbacks(counts: Mapping[str, int]) -> tuple[Reason, ...]:
+def fallbacks(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
     """The most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Reason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
+    return tuple(FallbackReason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
 
 
 def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> WorkerRow:
@@ -138,7 +138,7 @@ def _known(state: str) -> tuple[str, str, str]:
     return _STATES.get(state, (state or "unknown", "bad", ""))
 
 
-def _state(source: Source) -> tuple[str, str, str]:
+def _state(source: KvSource) -> tuple[str, str, str]:
     word, level, sentence = _known(source.state)
     if source.state != NO_SOURCE:
         return word, level, sentence

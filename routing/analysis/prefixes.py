@@ -20,7 +20,7 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PrefixGroup:
     """`workers`: requests which began so, by the worker that got them. `cached` of `prompt` tokens
     of these requests were reported as cached; None where no engine said."""
 
@@ -43,7 +43,7 @@ class _Node:
     longest: int = 0
 
 
-def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Group]:
+def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[PrefixGroup]:
     """Those that most tokens have in common first; a named one is shown however rare it is."""
     prefixes = [[str(digest) for digest in record.get("prefix") or ()] for record in records]
     nodes = _tree(prefixes, names)
@@ -120,7 +120,7 @@ def _tell(
     prefixes: Sequence[Sequence[str]],
     taken: Mapping[str, _Node],
     names: Mapping[str, str],
-) -> list[Group]:
+) -> list[PrefixGroup]:
     sums = {digest: _Sum() for digest in taken}
     for record, prefix in zip(records, prefixes, strict=True):
         tokens = int(record.get("prompt_tokens") or 0)
@@ -134,7 +134,7 @@ def _tell(
             one.workers[str(record.get("chosen") or "")] += 1
     total = sum(1 for prefix in prefixes if prefix)
     return [
-        Group(
+        PrefixGroup(
             digest,
             names.get(digest, ""),
             node.count,

@@ -17,7 +17,7 @@ import xxhash
 
 from endpoints.spec.fields import STRATEGIES
 from routing.engine.policies import cost
-from routing.engine.policies.base import Facts, Fleet, Policy
+from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin
 
@@ -27,7 +27,7 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """`why_not`: it cannot be told, and the rest means nothing. `known_tokens`: of `tokens`, sent
     before to the worker which gets them; None where records hold no prefixes."""
 
@@ -65,12 +65,12 @@ class _Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    facts: Facts
+    facts: RequestFacts
     candidates: list[dict[str, Any]]
     chosen: str
 
 
-def compare(records: Sequence[dict[str, Any]], current: str) -> list[Outcome]:
+def compare(records: Sequence[dict[str, Any]], current: str) -> list[ReplayOutcome]:
     """Each strategy over these records (newest first, as the router gives them)."""
     requests = [found for found in map(_request, reversed(records)) if found is not None]
     chains = any(request.facts.chain for request in requests)
@@ -80,7 +80,7 @@ def compare(records: Sequence[dict[str, Any]], current: str) -> list[Outcome]:
         if len(requests) < FEWEST:
             why_not = f"Fewer than {FEWEST} requests are kept; send some first."
         if why_not:
-            outcomes.append(Outcome(strategy, strategy == current, why_not))
+            outcomes.append(ReplayOutcome(strategy, strategy == current, why_not))
             continue
         policy = None if strategy == current else _policy(strategy)
         outcomes.append(_replay(strategy, policy, requests, chains))
@@ -100,7 +100,7 @@ def _why_not(strategy: str, current: str, chains: bool) -> str:
     return ""
 
 
-def _policy(strategy: str) -> Policy:
+def _policy(strategy: str) -> RoutingPolicy:
     return PrefixAware(_MEMORY_BLOCKS) if strategy == "prefixaware" else RoundRobin()
 
 
@@ -119,7 +119,7 @@ def _request(record: dict[str, Any]) -> _Request | None:
     except (KeyError, TypeError, ValueError):
         return None
     size = tokens / blocks if blocks else _BLOCK_TOKENS
-    return _Request(Facts(chain, tokens, size, b""), candidates, chosen)
+    return _Request(RequestFacts(chain, tokens, size, b""), candidates, chosen)
 
 
 def _load(candidate: dict[str, Any], tokens: int) -> float:
@@ -129,8 +129,8 @@ def _load(candidate: dict[str, Any], tokens: int) -> float:
 
 
 def _replay(
-    strategy: str, policy: Policy | None, requests: list[_Request], chains: bool
-) -> Outcome:
+    strategy: str, policy: RoutingPolicy | None, requests: list[_Request], chains: bool
+) -> ReplayOutcome:
     """`policy` None: as it was."""
     known: dict[str, _Worker] = {}
     memory = PrefixAware(_MEMORY_BLOCKS)
@@ -155,10 +155,10 @@ def _replay(
     placed = shares.total()
     busiest = max(shares.values()) / placed if placed else 0.0
     known_tokens = told if chains else None
-    return Outcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
+    return ReplayOutcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
 
 
-def _known(memory: PrefixAware, facts: Facts, chosen: _Worker) -> int:
+def _known(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
     """Tokens of this prompt which the worker was sent before."""
     if not facts.chain:
         return 0

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from routing import actions, selectors
-from routing.api.views import AWAY, RouterAway
+from routing.api.views import AWAY, RouterUnavailable
 
 
 class PrefixGroupSerializer(serializers.Serializer[Any]):
@@ -56,7 +56,7 @@ class Prefixes(APIView):
     def get(self, _request: Request, name: str) -> Response:
         seen = selectors.prefixes(endpoint_selectors.get(name))
         if seen.error:
-            raise RouterAway(seen.error)
+            raise RouterUnavailable(seen.error)
         rows = [
             {
                 "digest": one.digest,

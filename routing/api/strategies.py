@@ -19,7 +19,7 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.prompt import client
 from endpoints.spec.fields import STRATEGIES
 from routing import selectors
-from routing.api.views import AWAY, RouterAway
+from routing.api.views import AWAY, RouterUnavailable
 from routing.playground import answers
 from routing.prompts import dry_run
 from routing.prompts.conversation import APIS, ROLES, ROUTES, from_json
@@ -89,7 +89,7 @@ def _routing(name: str) -> dict[str, Any]:
     endpoint = endpoint_selectors.get(name)
     asked = selectors.workers(endpoint)
     if asked.error:
-        raise RouterAway(asked.error)
+        raise RouterUnavailable(asked.error)
     routing = endpoint.parsed.routing
     fields = [str(key) for key in WorkerSeenSerializer().fields]
     return {
@@ -113,7 +113,7 @@ class Strategies(APIView):
     def get(self, _request: Request, name: str) -> Response:
         seen = selectors.of(endpoint_selectors.get(name))
         if seen.error:
-            raise RouterAway(seen.error)
+            raise RouterUnavailable(seen.error)
         fields = [str(key) for key in StrategySerializer().fields]
         rows = [{key: getattr(one, key) for key in fields} for one in seen.outcomes]
         return Response({"requests": seen.requests, "strategies": rows})

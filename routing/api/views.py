@@ -20,12 +20,12 @@ from console.api.serializers import ErrorSerializer
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
 from routing import selectors
-from routing.analysis.choices import OUTCOMES, Filter
-from routing.doctor.findings import Severity, State
+from routing.analysis.choices import OUTCOMES, DecisionFilter
+from routing.doctor.findings import CheckState, Severity
 from routing.pages import decision_stream
 
 
-class RouterAway(APIException):
+class RouterUnavailable(APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "router_away"
 
@@ -65,14 +65,14 @@ class Decisions(APIView):
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         most = int(request.query_params.get("limit", 50))
-        wanted = Filter.read(request.query_params)
+        wanted = DecisionFilter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
         if watch.wanted(request):
-            look = decision_stream.Watching(name, wanted, most, decision_stream.records).look
+            look = decision_stream.DecisionStream(name, wanted, most, decision_stream.records).look
             return sse.stream(request, sse.changes(look))
         asked = selectors.decisions(endpoint, most)
         if asked.error:
-            raise RouterAway(asked.error)
+            raise RouterUnavailable(asked.error)
         return Response({"decisions": [one.raw for one in asked.found if wanted.takes(one)]})
 
 
@@ -85,7 +85,7 @@ class OneDecision(APIView):
     def get(self, _request: Request, name: str, number: str) -> Response:
         asked = selectors.decision(endpoint_selectors.get(name), number)
         if asked.error:
-            raise RouterAway(asked.error)
+            raise RouterUnavailable(asked.error)
         if asked.found is None:
             raise Http404
         return Response(asked.found.raw)
@@ -112,7 +112,7 @@ class KvIndex(APIView):
     def get(self, _request: Request, name: str) -> Response:
         seen = selectors.kv_index(endpoint_selectors.get(name))
         if seen.at is None:
-            raise RouterAway(seen.error)
+            raise RouterUnavailable(seen.error)
         kv = seen.raw.get("kv") if seen.index is not None else None
         return Response({"strategy": seen.strategy, "at": seen.at, "stale": seen.error, "kv": kv})
 
@@ -133,7 +133,7 @@ class CheckSerializer(serializers.Serializer[Any]):
 
     code = serializers.CharField()
     title = serializers.CharField()
-    state = serializers.ChoiceField([str(one) for one in State])
+    state = serializers.ChoiceField([str(one) for one in CheckState])
     why = serializers.CharField(allow_blank=True)
 
 

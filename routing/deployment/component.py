@@ -22,7 +22,7 @@ from console.provisioners.base import (
     ReplicaObservation,
     ReplicaState,
 )
-from endpoints.choices import Reason
+from endpoints.choices import PhaseReason
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
 from endpoints.lifecycle.phases import Impairment
 from routing.analysis import fallbacks
@@ -58,7 +58,7 @@ class RouterComponent:
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
     ) -> ComponentStatus:
-        wanted = Wanted(compile_config(endpoint, workers), compile_keys(endpoint))
+        wanted = RouterRequirements(compile_config(endpoint, workers), compile_keys(endpoint))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
             spec = in_pods(spec, endpoint, self._image())
@@ -71,7 +71,7 @@ class RouterComponent:
         if len(serving) < count:
             text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
             taken = any(one.reason == PORT_TAKEN for one in seen.replicas)
-            reason = Reason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
+            reason = PhaseReason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
             return ComponentStatus(False, reason, text, workload=name, seen=seen)
         if provisioner.name == "fake":
             return _on_paper(serving[0], workers)
@@ -84,7 +84,7 @@ class RouterComponent:
 
     def _judge(
         self,
-        wanted: Wanted,
+        wanted: RouterRequirements,
         replica: ReplicaObservation,
         endpoint: EndpointFacts,
         workers: tuple[WorkerFacts, ...],
@@ -104,7 +104,7 @@ class RouterComponent:
         # A router that died and came back between two looks is told by its process.
         return replace(judged, facts={**judged.facts, **process})
 
-    def _bears_with(self, wanted: Wanted, running: RunningConfig, router: str) -> bool:
+    def _bears_with(self, wanted: RouterRequirements, running: RunningConfig, router: str) -> bool:
         """Keys come and go while an endpoint serves: that a router reads them only now is no word
         on how the endpoint stands, unless it does not come to an end."""
         now = time.monotonic()
@@ -160,7 +160,7 @@ def _service_url(endpoint: EndpointFacts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RouterRequirements:
     """The files as published."""
 
     config: dict[str, Any]
@@ -195,7 +195,7 @@ def _by_id(key: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def judge(
-    wanted: Wanted,
+    wanted: RouterRequirements,
     running: RunningConfig,
     workers: tuple[WorkerFacts, ...],
     known: tuple[RouterWorker, ...],

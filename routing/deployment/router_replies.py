@@ -17,7 +17,7 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Word(Generic[T]):
+class RouterReply(Generic[T]):
     """What one router said: `answer`, or `error` (and then no answer)."""
 
     url: str
@@ -25,7 +25,7 @@ class Word(Generic[T]):
     error: str = ""
 
 
-def each(urls: Sequence[str], question: Callable[[str], T]) -> list[Word[T]]:
+def each(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
     """In the order of `urls`. `question` gets a router's admin URL and may raise RouterSilent."""
     if len(urls) == 1:
         return [_word(urls[0], question)]
@@ -35,14 +35,14 @@ def each(urls: Sequence[str], question: Callable[[str], T]) -> list[Word[T]]:
         return list(pool.map(lambda url: _word(url, question), urls))
 
 
-def _word(url: str, question: Callable[[str], T]) -> Word[T]:
+def _word(url: str, question: Callable[[str], T]) -> RouterReply[T]:
     try:
-        return Word(url, question(url))
+        return RouterReply(url, question(url))
     except RouterSilent as silence:
-        return Word(url, error=silence.message)
+        return RouterReply(url, error=silence.message)
 
 
-def silent(words: Sequence[Word[T]]) -> str:
+def silent(words: Sequence[RouterReply[T]]) -> str:
     """Why what is shown is not all of it: "" when every router has answered."""
     bad = [word for word in words if word.error]
     if not bad:

@@ -11,7 +11,7 @@ import sys
 
 from routing.doctor import examination
 from routing.doctor.examination import examine
-from routing.doctor.inspection import Limits, Named
+from routing.doctor.inspection import Limits, NamedWorker
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,11 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
     return found.exit_code
 
 
-def _named(parser: argparse.ArgumentParser, word: str) -> Named:
+def _named(parser: argparse.ArgumentParser, word: str) -> NamedWorker:
     name, _, url = word.partition("=")
     if not name or "://" not in url:
         parser.error(f"--worker {word}: write NAME=URL, such as w0=http://127.0.0.1:8001")
-    return Named(name, url)
+    return NamedWorker(name, url)
 
 
 if __name__ == "__main__":

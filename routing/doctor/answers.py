@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from console.processkit import metrics
-from routing.doctor.facts import CacheConfig, Model, Placed, Publisher, Routed, Said
+from routing.doctor.facts import (
+    CacheConfig,
+    Model,
+    PlacementFacts,
+    Publisher,
+    RoutingFacts,
+    Statement,
+)
 
 T = TypeVar("T")
 
@@ -20,17 +27,17 @@ _OFFLOAD = "vllm:kv_offload_"
 _LONGEST = 200  # of what somebody else wrote, in a sentence of ours
 
 
-def understood(said: Said[bytes], path: str, read: Callable[[bytes], T]) -> Said[T]:
+def understood(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
     """`read` applied to an answer of 200; anything else is said in words."""
     if said.found is None:
-        return Said(error=said.error, status=said.status)
+        return Statement(error=said.error, status=said.status)
     if said.status != 200:
         told = said.found[:_LONGEST].decode(errors="replace").strip()
-        return Said(error=f"{path} answered {said.status}: {told}", status=said.status)
+        return Statement(error=f"{path} answered {said.status}: {told}", status=said.status)
     try:
-        return Said(read(said.found), status=200)
+        return Statement(read(said.found), status=200)
     except ODD:
-        return Said(error=f"{path} answered something else than expected", status=200)
+        return Statement(error=f"{path} answered something else than expected", status=200)
 
 
 def version(body: bytes) -> str:
@@ -84,9 +91,9 @@ def names(body: bytes) -> frozenset[str]:
     return frozenset(sample.name for sample in metrics.parse(body.decode(errors="replace")))
 
 
-def routed(data: dict[str, Any]) -> tuple[Routed, ...]:
+def routed(data: dict[str, Any]) -> tuple[RoutingFacts, ...]:
     return tuple(
-        Routed(
+        RoutingFacts(
             name=str(item["id"]),
             url=str(item["url"]),
             state=str(item["state"]),
@@ -96,9 +103,9 @@ def routed(data: dict[str, Any]) -> tuple[Routed, ...]:
     )
 
 
-def placed(item: dict[str, Any]) -> Placed:
+def placed(item: dict[str, Any]) -> PlacementFacts:
     cached = item.get("cached_tokens")
-    return Placed(
+    return PlacementFacts(
         time=float(item.get("time") or 0),
         reason=str(item.get("reason") or ""),
         fallback=str(item.get("fallback") or ""),
@@ -108,7 +115,7 @@ def placed(item: dict[str, Any]) -> Placed:
     )
 
 
-def decisions(data: dict[str, Any]) -> tuple[Placed, ...]:
+def decisions(data: dict[str, Any]) -> tuple[PlacementFacts, ...]:
     return tuple(placed(item) for item in data["decisions"])
 
 

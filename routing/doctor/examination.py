@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from routing.doctor.checks import CHECKS
-from routing.doctor.facts import Facts
-from routing.doctor.findings import Examination, Finding, Severity
-from routing.doctor.inspection import Limits, Named, gather
+from routing.doctor.facts import FleetFacts
+from routing.doctor.findings import DoctorFinding, Examination, Severity
+from routing.doctor.inspection import Limits, NamedWorker, gather
 
 
 def examine(
     endpoint: str,
     admin_url: str,
-    workers: Iterable[Named] | None = None,
+    workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
 ) -> Examination:
     """Ends within the limits, whoever does not answer."""
     return judge(gather(endpoint, admin_url, workers, limits))
 
 
-def judge(facts: Facts) -> Examination:
+def judge(facts: FleetFacts) -> Examination:
     """Every check on these facts."""
     return Examination(
         endpoint=facts.endpoint,
@@ -66,7 +66,7 @@ def summary(found: Examination) -> str:
     )
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: DoctorFinding) -> Iterator[str]:
     yield f"{_MARKS[finding.severity]} {finding.severity} {finding.code}: {finding.what}"
     for line in finding.evidence[:_EVIDENCE]:
         yield f"    {line}"

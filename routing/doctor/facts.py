@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Generic[T]):
+class Statement(Generic[T]):
     """An answer. `found` is None where there was no usable one; then `error` is a sentence.
     `status` is HTTP's, 0 where nothing answered."""
 
@@ -59,11 +59,11 @@ class WorkerFacts:
 
     name: str
     url: str
-    version: Said[str] = field(default_factory=Said)
-    models: Said[tuple[Model, ...]] = field(default_factory=Said)
-    cache: Said[CacheConfig] = field(default_factory=Said)
-    publishers: Said[tuple[Publisher, ...]] = field(default_factory=Said)
-    tokens: Said[dict[str, tuple[int, ...] | None]] = field(default_factory=Said)
+    version: Statement[str] = field(default_factory=Statement)
+    models: Statement[tuple[Model, ...]] = field(default_factory=Statement)
+    cache: Statement[CacheConfig] = field(default_factory=Statement)
+    publishers: Statement[tuple[Publisher, ...]] = field(default_factory=Statement)
+    tokens: Statement[dict[str, tuple[int, ...] | None]] = field(default_factory=Statement)
 
     @property
     def answers(self) -> bool:
@@ -71,7 +71,7 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutingFacts:
     """A worker as the router has it."""
 
     name: str
@@ -81,7 +81,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacementFacts:
     """One decision, as far as it matters here. `fallback`: why it was placed without its blocks."""
 
     time: float
@@ -101,15 +101,15 @@ class RouterFacts:
     strategy: str = ""
     refused: str = ""
     needs_restart: tuple[str, ...] = ()
-    workers: tuple[Routed, ...] = ()
+    workers: tuple[RoutingFacts, ...] = ()
     kv: KvIndex | None = None
     kv_error: str = ""
-    decisions: tuple[Placed, ...] = ()
-    metrics: Said[frozenset[str]] = field(default_factory=Said)
+    decisions: tuple[PlacementFacts, ...] = ()
+    metrics: Statement[frozenset[str]] = field(default_factory=Statement)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FleetFacts:
     """`workers`: those we were told of, and those only the router knows. `wanted`: names the router
     should know; None where nobody said."""
 

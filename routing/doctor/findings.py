@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from routing.doctor.facts import Facts
+from routing.doctor.facts import FleetFacts
 
 
 class Severity(StrEnum):
@@ -25,14 +25,14 @@ class Severity(StrEnum):
 _ORDER = tuple(Severity)
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     PASSED = "passed"
     FOUND = "found"
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """`what` is wrong, in a sentence; `evidence`: what was seen, a line each; `fix`: what to do.
     `code` is its check's, set when it is found."""
 
@@ -55,36 +55,38 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """`skip` says why the check cannot be made with these facts, "" if it can. `kv`: it matters to
     kvaware alone, and is worth no more than a note while another strategy is in force."""
 
     code: str
     title: str
-    look: Callable[[Facts], Iterable[Finding]]
-    skip: Callable[[Facts], str]
+    look: Callable[[FleetFacts], Iterable[DoctorFinding]]
+    skip: Callable[[FleetFacts], str]
     kv: bool = True
 
-    def made(self, facts: Facts) -> Outcome:
+    def made(self, facts: FleetFacts) -> CheckOutcome:
         why = self.skip(facts)
         if why:
-            return Outcome(self.code, self.title, State.SKIPPED, why)
+            return CheckOutcome(self.code, self.title, CheckState.SKIPPED, why)
         found = tuple(replace(one, code=self.code) for one in self.look(facts))
         if self.kv and facts.router.strategy != KVAWARE:
             found = tuple(replace(one, severity=Severity.INFO) for one in found)
-        return Outcome(self.code, self.title, State.FOUND if found else State.PASSED, "", found)
+        return CheckOutcome(
+            self.code, self.title, CheckState.FOUND if found else CheckState.PASSED, "", found
+        )
 
 
 KVAWARE = "kvaware"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     code: str
     title: str
-    state: State
+    state: CheckState
     why: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +97,21 @@ class Examination:
     strategy: str
     workers: tuple[str, ...]
     seconds: float
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[DoctorFinding, ...]:
         """The worst first."""
         found = [finding for outcome in self.outcomes for finding in outcome.findings]
         return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
     @property
-    def passed(self) -> tuple[Outcome, ...]:
-        return tuple(o for o in self.outcomes if o.state is State.PASSED)
+    def passed(self) -> tuple[CheckOutcome, ...]:
+        return tuple(o for o in self.outcomes if o.state is CheckState.PASSED)
 
     @property
-    def skipped(self) -> tuple[Outcome, ...]:
-        return tuple(o for o in self.outcomes if o.state is State.SKIPPED)
+    def skipped(self) -> tuple[CheckOutcome, ...]:
+        return tuple(o for o in self.outcomes if o.state is CheckState.SKIPPED)
 
     @property
     def worst(self) -> Severity | None:

@@ -21,7 +21,7 @@ from routing.analysis.kv_index import read_index
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilent
 from routing.doctor import answers
-from routing.doctor.facts import Facts, RouterFacts, Said, WorkerFacts
+from routing.doctor.facts import FleetFacts, RouterFacts, Statement, WorkerFacts
 
 PLAIN, CHAT = "a plain text", "a chat"
 
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedWorker:
     """A worker somebody told us of. `leaving`: the router may have forgotten it already."""
 
     name: str
@@ -61,9 +61,9 @@ class Named:
 def gather(
     endpoint: str,
     admin_url: str,
-    workers: Iterable[Named] | None = None,
+    workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
-) -> Facts:
+) -> FleetFacts:
     """`workers` None: whichever the router knows."""
     limits = limits or Limits()
     begun = time.monotonic()
@@ -82,7 +82,7 @@ def gather(
         # Who is still asked answers nobody; each thread ends by its own deadline.
         pool.shutdown(wait=False, cancel_futures=True)
     wanted = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
-    return Facts(
+    return FleetFacts(
         endpoint=endpoint,
         router=router,
         workers=found,
@@ -120,20 +120,20 @@ def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> R
     )
 
 
-def _page(url: str, path: str, deadline_s: float) -> Said[dict[str, Any]]:
+def _page(url: str, path: str, deadline_s: float) -> Statement[dict[str, Any]]:
     try:
-        return Said(admin_client.page(url, path, deadline_s), status=200)
+        return Statement(admin_client.page(url, path, deadline_s), status=200)
     except RouterSilent as silence:
-        return Said(error=silence.message)
+        return Statement(error=silence.message)
 
 
-def _understood(page: Said[dict[str, Any]], reader: Callable[[Any], T]) -> Said[T]:
+def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> Statement[T]:
     if page.found is None:
-        return Said(error=page.error)
+        return Statement(error=page.error)
     try:
-        return Said(reader(page.found), status=200)
+        return Statement(reader(page.found), status=200)
     except answers.ODD:
-        return Said(error="The router's answer is of another version than this doctor.")
+        return Statement(error="The router's answer is of another version than this doctor.")
 
 
 # -- the workers
@@ -142,10 +142,10 @@ def _understood(page: Said[dict[str, Any]], reader: Callable[[Any], T]) -> Said[
 def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     """One after the other: a worker is not hurried by who only wants to look at it."""
 
-    def ask(path: str, reader: Callable[[bytes], T], body: Any = None) -> Said[T]:
+    def ask(path: str, reader: Callable[[bytes], T], body: Any = None) -> Statement[T]:
         left = min(deadline_s, end - time.monotonic())
         if left <= 0:
-            return Said(error=f"{path} was not asked in time")
+            return Statement(error=f"{path} was not asked in time")
         method = "GET" if body is None else "POST"
         said = _ask(method, url.rstrip("/") + path, left, body)
         return answers.understood(said, path, reader)
@@ -169,36 +169,36 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     for probe, body in PROBES.items():
         said = ask("/tokenize", answers.tokens, {"model": model, **body})
         if said.found is None and said.status not in (400, 422):
-            return replace(facts, tokens=Said(error=said.error, status=said.status))
+            return replace(facts, tokens=Statement(error=said.error, status=said.status))
         tokens[probe] = said.found
-    return replace(facts, tokens=Said(tokens, status=200))
+    return replace(facts, tokens=Statement(tokens, status=200))
 
 
 def _silent(name: str, url: str, error: str) -> WorkerFacts:
-    nothing: Said[Any] = Said(error=error)
+    nothing: Statement[Any] = Statement(error=error)
     return WorkerFacts(name, url, nothing, nothing, nothing, nothing, nothing)
 
 
-def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Said[bytes]:
+def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Statement[bytes]:
     try:
         status, content = fetch(method, url, deadline_s=deadline_s, max_bytes=_MAX_BYTES, json=body)
     except httpx.TimeoutException:
-        return Said(error=f"no answer within {deadline_s:.1f} s")
+        return Statement(error=f"no answer within {deadline_s:.1f} s")
     except TooLargeError:
-        return Said(error="the answer is too large", status=200)
+        return Statement(error="the answer is too large", status=200)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return Said(error=f"cannot be reached ({type(error).__name__})")
-    return Said(content, status=status)
+        return Statement(error=f"cannot be reached ({type(error).__name__})")
+    return Statement(content, status=status)
 
 
 # -- waiting
 
 
-def _wait(future: Future[Said[T]], end: float) -> Said[T]:
+def _wait(future: Future[Statement[T]], end: float) -> Statement[T]:
     try:
         return future.result(max(0.0, end - time.monotonic()))
     except FutureTimeout:
-        return Said(error="There was no answer in time.")
+        return Statement(error="There was no answer in time.")
 
 
 def _in_time(name: str, url: str, future: Future[WorkerFacts], end: float) -> WorkerFacts:

@@ -14,17 +14,17 @@ from pathlib import Path
 import orjson
 
 from routing.engine.config import Config, ConfigError, show
-from routing.engine.config.source import Source
+from routing.engine.config.source import ConfigSource
 from routing.engine.flags import parser, read, refuse_beside_file
 from routing.engine.observe.logs import Log
-from routing.engine.server import Server, StartError
+from routing.engine.server import RouterServer, StartError
 
 
-def _source(flags: argparse.Namespace) -> Source:
+def _source(flags: argparse.Namespace) -> ConfigSource:
     if flags.config is None:
-        return Source(None, functools.partial(read, flags))
+        return ConfigSource(None, functools.partial(read, flags))
     refuse_beside_file(flags)
-    return Source(Path(flags.config))
+    return ConfigSource(Path(flags.config))
 
 
 def _check(config: Config) -> None:
@@ -34,8 +34,8 @@ def _check(config: Config) -> None:
     )
 
 
-async def _serve(source: Source, log: Log) -> None:
-    server = Server(source.config, source, log)
+async def _serve(source: ConfigSource, log: Log) -> None:
+    server = RouterServer(source.config, source, log)
     server.install_signals()  # before anybody can know that we run
     await server.start()
     await server.run()
@@ -48,7 +48,7 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _run(source: Source, log: Log) -> None:
+def _run(source: ConfigSource, log: Log) -> None:
     _allow_many_connections()
     # What exists now lives for good: the collector need not walk it again and again.
     gc.collect()

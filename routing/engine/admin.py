@@ -19,9 +19,9 @@ from routing.engine.errors import Refusal
 from routing.engine.explanation import explain, explain_as
 from routing.engine.fleet.circuit import NAMES
 from routing.engine.http.http1 import RequestHead
-from routing.engine.kvaware.service import Kvaware
+from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import show_candidates
-from routing.engine.policies.base import Facts, Pick
+from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.router import Router
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
@@ -47,7 +47,7 @@ def _json(data: Any, status: int = 200) -> Answer:
 class Admin:
     """Answers requests about one router."""
 
-    def __init__(self, router: Router, discovery: Discovery, kvaware: Kvaware) -> None:
+    def __init__(self, router: Router, discovery: Discovery, kvaware: KvAwareService) -> None:
         self._router = router
         self._discovery = discovery
         self._kvaware = kvaware
@@ -235,7 +235,7 @@ class Admin:
         return _json({"worker": name, "draining": worker.draining, "in_flight": worker.in_flight})
 
 
-def _explained(strategy: str, pick: Pick, facts: Facts) -> dict[str, Any]:
+def _explained(strategy: str, pick: Pick, facts: RequestFacts) -> dict[str, Any]:
     return {
         "strategy": strategy,
         "prompt_tokens": facts.tokens,

@@ -12,7 +12,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ErrorKind:
     """One code: its HTTP status, OpenAI's error type, and the reason it is counted under.
 
     `shown`: the code a caller sees, where several kinds are one to clients.
@@ -24,46 +24,48 @@ class Kind:
     shown: str = ""
 
 
-KINDS: dict[str, Kind] = {
-    "bad_request": Kind(400, "invalid_request_error", "bad_request"),
-    "request_timeout": Kind(408, "invalid_request_error", "bad_request"),
-    "body_too_large": Kind(413, "invalid_request_error", "bad_request"),
-    "too_many_messages": Kind(400, "invalid_request_error", "too_many_messages"),
-    "too_many_parts": Kind(400, "invalid_request_error", "too_many_parts"),
-    "body_too_complex": Kind(400, "invalid_request_error", "body_too_complex"),
-    "headers_too_large": Kind(431, "invalid_request_error", "bad_request"),
-    "unsupported": Kind(501, "invalid_request_error", "bad_request"),
-    "version_not_supported": Kind(505, "invalid_request_error", "bad_request"),
-    "method_not_allowed": Kind(405, "invalid_request_error", "bad_request"),
-    "not_found": Kind(404, "invalid_request_error", "bad_request"),
-    "expectation_failed": Kind(417, "invalid_request_error", "bad_request"),
-    "invalid_api_key": Kind(401, "authentication_error", "unauthorized"),
-    "pin_not_allowed": Kind(403, "permission_error", "forbidden"),
-    "path_not_allowed": Kind(403, "permission_error", "forbidden"),
-    "model_not_found": Kind(404, "invalid_request_error", "forbidden"),
-    "model_not_named": Kind(403, "permission_error", "forbidden"),
-    "browser_refused": Kind(403, "permission_error", "forbidden"),
-    "unknown_worker": Kind(404, "invalid_request_error", "unknown_worker"),
-    "rate_limit_requests": Kind(429, "requests", "rate_limit_requests", "rate_limit_exceeded"),
-    "rate_limit_tokens": Kind(429, "tokens", "rate_limit_tokens", "rate_limit_exceeded"),
-    "key_rate_limit_requests": Kind(
+KINDS: dict[str, ErrorKind] = {
+    "bad_request": ErrorKind(400, "invalid_request_error", "bad_request"),
+    "request_timeout": ErrorKind(408, "invalid_request_error", "bad_request"),
+    "body_too_large": ErrorKind(413, "invalid_request_error", "bad_request"),
+    "too_many_messages": ErrorKind(400, "invalid_request_error", "too_many_messages"),
+    "too_many_parts": ErrorKind(400, "invalid_request_error", "too_many_parts"),
+    "body_too_complex": ErrorKind(400, "invalid_request_error", "body_too_complex"),
+    "headers_too_large": ErrorKind(431, "invalid_request_error", "bad_request"),
+    "unsupported": ErrorKind(501, "invalid_request_error", "bad_request"),
+    "version_not_supported": ErrorKind(505, "invalid_request_error", "bad_request"),
+    "method_not_allowed": ErrorKind(405, "invalid_request_error", "bad_request"),
+    "not_found": ErrorKind(404, "invalid_request_error", "bad_request"),
+    "expectation_failed": ErrorKind(417, "invalid_request_error", "bad_request"),
+    "invalid_api_key": ErrorKind(401, "authentication_error", "unauthorized"),
+    "pin_not_allowed": ErrorKind(403, "permission_error", "forbidden"),
+    "path_not_allowed": ErrorKind(403, "permission_error", "forbidden"),
+    "model_not_found": ErrorKind(404, "invalid_request_error", "forbidden"),
+    "model_not_named": ErrorKind(403, "permission_error", "forbidden"),
+    "browser_refused": ErrorKind(403, "permission_error", "forbidden"),
+    "unknown_worker": ErrorKind(404, "invalid_request_error", "unknown_worker"),
+    "rate_limit_requests": ErrorKind(429, "requests", "rate_limit_requests", "rate_limit_exceeded"),
+    "rate_limit_tokens": ErrorKind(429, "tokens", "rate_limit_tokens", "rate_limit_exceeded"),
+    "key_rate_limit_requests": ErrorKind(
         429, "requests", "key_rate_limit_requests", "rate_limit_exceeded"
     ),
-    "key_rate_limit_tokens": Kind(429, "tokens", "key_rate_limit_tokens", "rate_limit_exceeded"),
-    "insufficient_quota": Kind(429, "insufficient_quota", "key_budget_spent"),
-    "budget_reserved": Kind(429, "insufficient_quota", "key_budget_reserved"),
-    "cache_isolation": Kind(400, "invalid_request_error", "cache_isolation"),
-    "too_many_clients": Kind(503, "server_error", "too_many_clients"),
-    "buffer_full": Kind(503, "server_error", "buffer_full"),
-    "queue_full": Kind(429, "rate_limit_error", "queue_full"),
-    "queue_timeout": Kind(429, "rate_limit_error", "queue_timeout"),
-    "no_healthy_worker": Kind(503, "server_error", "no_healthy_worker"),
-    "internal_error": Kind(500, "server_error", "internal_error"),
-    "engine_died": Kind(502, "server_error", "engine_died"),
-    "upstream_connect": Kind(502, "server_error", "upstream_connect"),
-    "upstream_reset": Kind(502, "server_error", "upstream_reset"),
-    "upstream_timeout": Kind(504, "server_error", "upstream_timeout"),
-    "upstream_protocol": Kind(502, "server_error", "upstream_protocol"),
+    "key_rate_limit_tokens": ErrorKind(
+        429, "tokens", "key_rate_limit_tokens", "rate_limit_exceeded"
+    ),
+    "insufficient_quota": ErrorKind(429, "insufficient_quota", "key_budget_spent"),
+    "budget_reserved": ErrorKind(429, "insufficient_quota", "key_budget_reserved"),
+    "cache_isolation": ErrorKind(400, "invalid_request_error", "cache_isolation"),
+    "too_many_clients": ErrorKind(503, "server_error", "too_many_clients"),
+    "buffer_full": ErrorKind(503, "server_error", "buffer_full"),
+    "queue_full": ErrorKind(429, "rate_limit_error", "queue_full"),
+    "queue_timeout": ErrorKind(429, "rate_limit_error", "queue_timeout"),
+    "no_healthy_worker": ErrorKind(503, "server_error", "no_healthy_worker"),
+    "internal_error": ErrorKind(500, "server_error", "internal_error"),
+    "engine_died": ErrorKind(502, "server_error", "engine_died"),
+    "upstream_connect": ErrorKind(502, "server_error", "upstream_connect"),
+    "upstream_reset": ErrorKind(502, "server_error", "upstream_reset"),
+    "upstream_timeout": ErrorKind(504, "server_error", "upstream_timeout"),
+    "upstream_protocol": ErrorKind(502, "server_error", "upstream_protocol"),
 }
 
 # Counted without an answer of our own: the reply was already under way, or nobody is left to
@@ -99,7 +101,7 @@ class Refusal(Exception):
         self.retry_after_s = retry_after_s
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ErrorKind:
         return KINDS[self.code]
 
     def _shown(self) -> dict[str, str | None]:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from routing.engine.client_connection import ClientConnection
     from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
-    from routing.engine.kvaware.placement import Placing
+    from routing.engine.kvaware.placement import Placement
     from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metrics import ModelMetrics
     from routing.engine.observe.tracing import Trace
-    from routing.engine.policies.base import Facts
+    from routing.engine.policies.base import RequestFacts
     from routing.engine.prompt.engine_request import EngineRequest
     from routing.engine.router import Router
 
@@ -91,7 +91,7 @@ class Exchange:
         client: ClientConnection,
         head: RequestHead,
         body: bytes | None,
-        facts: Facts,
+        facts: RequestFacts,
         model: ModelMetrics,
         decision: Decision,
         ask: EngineRequest,
@@ -111,7 +111,7 @@ class Exchange:
         self.pinned = False
         self.ticket: Ticket | None = None  # its place among what is limited
         self.trace: Trace | None = None  # of a request which is recorded
-        self.placing: Placing | None = None  # what kvaware has to do with it
+        self.placing: Placement | None = None  # what kvaware has to do with it
         self.reading: asyncio.Task[None] | None = None  # of a large body
         self.answered = False
         self.tried: list[Worker] = []

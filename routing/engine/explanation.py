@@ -10,15 +10,15 @@ from __future__ import annotations
 from routing.engine.errors import Refusal
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import explain_blocks
-from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin, Session
+from routing.engine.policies.session import RoundRobin, SessionPolicy
 from routing.engine.prompt.identity import Identifier, session_of
 from routing.engine.router import Router
 
 
-async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick, Facts, str]:
+async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick, RequestFacts, str]:
     """What the router would pick for this request now; changes nothing. The last: why its blocks
     are not known, "" where they are or do not matter. Raises Refusal."""
     identity = await router.read_body(head, body, path=b"")
@@ -34,7 +34,7 @@ async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick,
 
 async def explain_as(
     router: Router, strategy: str, head: RequestHead, body: bytes
-) -> tuple[Pick, Facts]:
+) -> tuple[Pick, RequestFacts]:
     """What `strategy` would pick for this request now. Raises Refusal."""
     policy = _policy(router.policy, strategy)
     config = router.config
@@ -52,11 +52,11 @@ async def explain_as(
     return policy.rank(identity.facts, plain, shown=len(fleet)), identity.facts
 
 
-def _policy(current: Policy, strategy: str) -> Policy:
+def _policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
     if strategy == RoundRobin.name:
         return RoundRobin()
-    if strategy == Session.name:
-        return Session()
+    if strategy == SessionPolicy.name:
+        return SessionPolicy()
     if strategy == PrefixAware.name and isinstance(current, KvAware):
         return current.by_prefix
     if strategy in (PrefixAware.name, KvAware.name):

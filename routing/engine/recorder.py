@@ -17,7 +17,7 @@ from routing.engine.observe import tracing
 from routing.engine.observe.journal import Journal
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, package_version
-from routing.engine.observe.spans import Attributes, Ended, Exporter
+from routing.engine.observe.spans import Attributes, EndedRequest, Exporter
 from routing.engine.observe.tracing import Trace
 from routing.engine.prompt.identity import Identifier
 
@@ -171,7 +171,7 @@ def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> Ended:
+def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> EndedRequest:
     """Names and attributes as OpenTelemetry's conventions for HTTP and GenAI have them."""
     head = exchange.head
     method = head.method.decode("latin-1")
@@ -198,4 +198,4 @@ def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> Ended:
         attributes["emberline.ttft_s"] = decision.ttft_s
     # A name for each path somebody makes up would be without number.
     name = f"{method} {path}" if is_common(head.path) else method
-    return Ended(trace, name, attributes, decision.queued_s, decision.error)
+    return EndedRequest(trace, name, attributes, decision.queued_s, decision.error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from routing.engine import policies
-from routing.engine.access.admission import Admission
+from routing.engine.access.admission import RequestAdmission
 from routing.engine.access.keys import KeyRing, check_model
 from routing.engine.access.paths import Paths
 from routing.engine.config import Config, Key, SessionKey
@@ -31,7 +31,7 @@ from routing.engine.observe.decisions import Decision, Ring
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.policies import base
-from routing.engine.policies.base import Fleet, Pick, Policy
+from routing.engine.policies.base import Fleet, Pick, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.prompt.identity import Identifier, Identity, session_of
@@ -67,7 +67,7 @@ class Router:
         self.keys = KeyRing(config.keys)
         self.budget = Budget(config.limits.buffer_bytes)
         self._reading = asyncio.Lock()  # held while a large body is read
-        self.admission = Admission(self._has_room, self.metrics.queue_duration)
+        self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
@@ -79,7 +79,7 @@ class Router:
         self._picks = 0
         self._retry_budget = RETRY_BURST
         self._strategy: StrategyMetrics
-        self.policy: Policy
+        self.policy: RoutingPolicy
         self.recorder = Recorder(log, self.metrics, self._boot)
         self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # while the strategy is kvaware

@@ -16,14 +16,14 @@ from routing.engine.admin import Admin
 from routing.engine.admin_connection import AdminConnection
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Config, ConfigError, TlsConfig, WorkerConfig
-from routing.engine.config.source import Source
+from routing.engine.config.source import ConfigSource
 from routing.engine.config.tls import server_context
 from routing.engine.discovery.finders import Discovery
 from routing.engine.fleet.health import Health
 from routing.engine.fleet.workers import Worker
 from routing.engine.http.listeners import Listener, StartError
 from routing.engine.kvaware.metrics import KvMetrics
-from routing.engine.kvaware.service import Kvaware
+from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
 
@@ -31,13 +31,13 @@ TICK_S = 0.5
 BACKLOG = 2048
 
 
-__all__ = ["Server", "StartError"]
+__all__ = ["RouterServer", "StartError"]
 
 
-class Server:
+class RouterServer:
     """One router process; `start`, then `run` until told to stop."""
 
-    def __init__(self, config: Config, source: Source | None, log: Log) -> None:
+    def __init__(self, config: Config, source: ConfigSource | None, log: Log) -> None:
         self.log = log
         self.router = Router(config, log)
         self._source = source
@@ -45,7 +45,7 @@ class Server:
             self._verdict, self.router.learn_models, self.router.roster.learn_vitals
         )
         self._discovery = Discovery(self._discovered, log, self.router.metrics)
-        self._kvaware = Kvaware(self.router)
+        self._kvaware = KvAwareService(self.router)
         KvMetrics(self.router.metrics.registry, self._kvaware)
         self._admin = Admin(self.router, self._discovery, self._kvaware)
         self._data: list[Listener] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
-    from routing.engine.tokens.usage import Ratios, Usage
+    from routing.engine.tokens.usage import Ratios, TokenUsage
 
 NOT_REPORTED = "not_reported"
 # An answer not begun when its client hung up or it came too late: the engine was at work on it.
@@ -70,7 +70,7 @@ class Meter:
         """A request as it would reach a worker if it came with this key. Raises Refusal."""
         if not self._isolation or not key_id:
             return body
-        data = await bodies.parse_large(body, self._most_values, bodies.Pace())
+        data = await bodies.parse_large(body, self._most_values, bodies.ReadPace())
         if data is None:
             return body
         if key_id not in self._groups:
@@ -153,7 +153,7 @@ class Meter:
         elif decision.status == 200:
             self._reported(exchange, found, found.prompt)
 
-    def _reported(self, exchange: Exchange, found: Usage, prompt: int) -> None:
+    def _reported(self, exchange: Exchange, found: TokenUsage, prompt: int) -> None:
         decision, model = exchange.decision, exchange.model
         if decision.prompt_tokens:
             # The prediction was made in estimated tokens: same share, real unit.
@@ -174,7 +174,7 @@ class Meter:
             seconds = (perf_counter() - exchange.sent_at) * exchange.ask.answers / completion
             self._token_s += (seconds - self._token_s) * _LEARN
 
-    def _estimate(self, exchange: Exchange, error: str, found: Usage | None) -> None:
+    def _estimate(self, exchange: Exchange, error: str, found: TokenUsage | None) -> None:
         """Count what the engine did not report, as far as it has done anything. `found`: what an
         unfinished stream reported so far."""
         ask, decision = exchange.ask, exchange.decision

@@ -11,32 +11,34 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from console.web.server.sse import Event
+from console.web.server.sse import ServerSentEvent
 from endpoints import selectors as endpoint_selectors
 from endpoints.refusals import NotFoundError
 from routing import selectors
-from routing.analysis.choices import Filter
-from routing.selectors import Decision
+from routing.analysis.choices import DecisionFilter
+from routing.selectors import RoutingDecision
 
-Tell = Callable[[str, list[Decision]], dict[str, Any]]
+Tell = Callable[[str, list[RoutingDecision]], dict[str, Any]]
 
 
-class Watching:
+class DecisionStream:
     """One reader of one endpoint's decisions. `look` is called about once a second; of more than
     `limit` requests in that time it tells the newest. `tell` says decisions as an event's data."""
 
-    def __init__(self, name: str, wanted: Filter, limit: int, tell: Tell | None = None) -> None:
+    def __init__(
+        self, name: str, wanted: DecisionFilter, limit: int, tell: Tell | None = None
+    ) -> None:
         self._name = name
         self._wanted = wanted
         self._limit = limit
         self._tell = tell or rows
         self._told: dict[str, str] = {}  # decision id: its stamp
-        self._event = Event()
+        self._event = ServerSentEvent()
         self._count = 0
         self._silent = False  # the routers did not answer, and the reader was told
         self._mark = secrets.token_hex(4)  # ids of one connection are no other's
 
-    def look(self) -> Event | None:
+    def look(self) -> ServerSentEvent | None:
         """The same event as before where there is no news; None once the endpoint is gone."""
         try:
             endpoint = endpoint_selectors.get(self._name)
@@ -54,28 +56,28 @@ class Watching:
         self._silent = False
         return self._next(self._tell(self._name, news))
 
-    def _next(self, data: dict[str, Any]) -> Event:
+    def _next(self, data: dict[str, Any]) -> ServerSentEvent:
         if data != self._event.data:
             self._count += 1
-            self._event = Event(data, "status", f"{self._mark}-{self._count}")
+            self._event = ServerSentEvent(data, "status", f"{self._mark}-{self._count}")
         return self._event
 
 
-def rows(name: str, news: list[Decision]) -> dict[str, Any]:
+def rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     """For the page."""
     return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
 
 
-def records(_name: str, news: list[Decision]) -> dict[str, Any]:
+def records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     """For programs: as a GET has them."""
     return {"decisions": [one.raw for one in news]}
 
 
-def _stamp(decision: Decision) -> str:
+def _stamp(decision: RoutingDecision) -> str:
     """Changes when its row does."""
     return f"{decision.status} {decision.ttft_s} {decision.cached_tokens} {decision.reason}"
 
 
-def _row(name: str, decision: Decision) -> str:
+def _row(name: str, decision: RoutingDecision) -> str:
     shown = {"decision": decision, "endpoint": {"name": name}}
     return render_to_string("routing/inc/decision_row.html", shown)

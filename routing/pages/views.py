@@ -20,7 +20,7 @@ from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
 from routing import actions, selectors
 from routing.analysis import choices, kv_rows, prefixes
-from routing.analysis.choices import OUTCOMES, Filter
+from routing.analysis.choices import OUTCOMES, DecisionFilter
 from routing.doctor.checks import CHECKS
 from routing.pages import decision_stream as pages_decision_stream
 
@@ -49,7 +49,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     again, the decisions come by `decision_stream`."""
     found = endpoint_or_404(name)
     workers = selectors.workers(found)
-    wanted = Filter.read(request.GET)
+    wanted = DecisionFilter.read(request.GET)
     limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
     decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
     looked_at = decided.found if decided else []
@@ -76,7 +76,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
     """Rows of the page above, as they come and change."""
     endpoint_or_404(name)
-    look = pages_decision_stream.Watching(name, Filter.read(request.GET), SHOWN).look
+    look = pages_decision_stream.DecisionStream(name, DecisionFilter.read(request.GET), SHOWN).look
     try:
         return sse.stream(request, sse.changes(look))
     except Refused as refused:
@@ -146,14 +146,14 @@ def shell(found: Endpoint, tab: str) -> dict[str, Any]:
     }
 
 
-def _prefix_name(found: Endpoint, decided: selectors.Decision | None) -> str:
+def _prefix_name(found: Endpoint, decided: selectors.RoutingDecision | None) -> str:
     if decided is None:
         return ""
     prefix = [str(digest) for digest in decided.raw.get("prefix") or ()]
     return prefixes.named(prefix, selectors.prefix_names(found))
 
 
-def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:
+def _reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
     """Return the count of each reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
     for one in decided:

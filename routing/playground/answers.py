@@ -15,10 +15,10 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from console.core.errors import Problem, Refused
-from console.web.server.sse import Event, Source
+from console.web.server.sse import ServerSentEvent, Source
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
-from endpoints.prompt.client import Answer, Ask
+from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.prompt.stream import stream
 from routing import selectors
 from routing.deployment import admin_client
@@ -30,7 +30,7 @@ DEVICE, L1, L2 = "gpu", "l1", "l2"
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenCounts:
     """A prompt's tokens by where they came from. `cache`: from some cache, which one is not known.
     None: the engine did not say how many it had to compute."""
 
@@ -42,7 +42,7 @@ class Tokens:
     computed: int | None = None
 
 
-def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
+def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
     """The request as it will be sent; raises `Refused` where it cannot be."""
     if not endpoint.status.url:
         text = "The endpoint has no address yet."
@@ -51,7 +51,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
         raise Refused(problem, status_code=409)
     headers, fields = selectors.named(endpoint, said.session)
     chat = said.api == "chat"
-    ask = Ask(
+    ask = PromptRequest(
         url=endpoint_selectors.ask_url(endpoint),
         key=endpoint_selectors.console_key(endpoint),
         model=endpoint.name,
@@ -68,7 +68,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
     return ask
 
 
-def _as_another(endpoint: Endpoint, ask: Ask, strategy: str) -> str:
+def _as_another(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
     """The worker which this strategy would choose now, by the router's own scoring."""
     body: dict[str, Any] = {"model": ask.model, **ask.fields}
     body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
@@ -82,18 +82,18 @@ def _as_another(endpoint: Endpoint, ask: Ask, strategy: str) -> str:
     return str(found.get("chosen") or "")
 
 
-def decided(endpoint: Endpoint, answer: Answer) -> selectors.Decision | None:
+def decided(endpoint: Endpoint, answer: PromptAnswer) -> selectors.RoutingDecision | None:
     """The router's record of it, from whichever router took it; None where it cannot be had."""
     if not answer.decision:
         return None
     return selectors.decision(endpoint, answer.decision).found
 
 
-def tokens_of(answer: Answer, decision: selectors.Decision | None) -> Tokens:
+def tokens_of(answer: PromptAnswer, decision: selectors.RoutingDecision | None) -> TokenCounts:
     """Reported tokens, divided among the tiers as the router's index expected them. Pure."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
-        return Tokens(prompt)
+        return TokenCounts(prompt)
     cached = max(0, min(cached, prompt))
     matched = _matched(decision)
     left, parts = cached, {}
@@ -101,16 +101,16 @@ def tokens_of(answer: Answer, decision: selectors.Decision | None) -> Tokens:
         parts[tier] = min(left, matched.get(tier, 0))
         left -= parts[tier]
     if parts[DEVICE] + parts[L1] + parts[L2] == 0:
-        return Tokens(prompt, cache=cached, computed=prompt - cached)
-    return Tokens(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
+        return TokenCounts(prompt, cache=cached, computed=prompt - cached)
+    return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
 
 
-def _matched(decision: selectors.Decision | None) -> dict[str, int]:
+def _matched(decision: selectors.RoutingDecision | None) -> dict[str, int]:
     chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
     return chosen.matched if chosen is not None else {}
 
 
-def facts(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, Any]:
+def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     """All about one answer but its text, ready for JSON."""
     decision = decided(endpoint, answer)
     tokens = tokens_of(answer, decision)
@@ -151,21 +151,21 @@ def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
     return Problem(name, value, message, remedy, "refused")
 
 
-async def events(endpoint: Endpoint, ask: Ask, said: Conversation) -> Source:
-    answer = Answer()
+async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> Source:
+    answer = PromptAnswer()
     async with aclosing(stream(ask)) as pieces:
         async for one in pieces:
             if isinstance(one, str):
-                yield Event({"text": one}, "piece")
+                yield ServerSentEvent({"text": one}, "piece")
                 continue
             answer = one
             if not one.duration_s:
-                yield Event({"worker": one.worker, "decision": one.decision}, "head")
+                yield ServerSentEvent({"worker": one.worker, "decision": one.decision}, "head")
     # The router is asked for its record, which may take as long as its deadline.
-    yield Event(await asyncio.to_thread(_told, endpoint, answer, said), "done")
+    yield ServerSentEvent(await asyncio.to_thread(_told, endpoint, answer, said), "done")
 
 
-def _told(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, Any]:
+def _told(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
     found = facts(endpoint, answer, said)
     shown = {"answer": found, "endpoint": endpoint}
     return {**found, "html": render_to_string("playground/inc/facts.html", shown)}

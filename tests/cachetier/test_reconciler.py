@@ -19,7 +19,7 @@ from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_admin import password_file
 from cachetier.signals import tier_changed
 from cachetier.tier import node_stats
-from cachetier.tier.spec import Refused, Room
+from cachetier.tier.spec import Refused, SpareCapacity
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.claims import claim, due
@@ -74,7 +74,7 @@ def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> No
     meet = threading.Barrier(2, timeout=20)
     real = selectors.room
 
-    def together() -> Room:
+    def together() -> SpareCapacity:
         meet.wait()
         return real()
 

@@ -17,7 +17,7 @@ from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
 from endpoints import actions, manifest_actions
 from endpoints.actions import SYSTEM
-from endpoints.manifest_actions import Where
+from endpoints.manifest_actions import ManifestTarget
 from endpoints.manifests import documents
 from endpoints.models import Endpoint, Revision
 from endpoints.refusals import ConflictError
@@ -259,12 +259,12 @@ def test_a_secret_in_a_variable_is_not_shown_again() -> None:
 
 def test_only_an_operator_may_even_ask_what_would_change(charlie: User) -> None:
     with pytest.raises(PermissionDenied):
-        manifest_actions.plan(charlie, [LEAST], Where("west"))
+        manifest_actions.plan(charlie, [LEAST], ManifestTarget("west"))
 
 
 def test_what_came_between_undoes_all_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     other = put(LEAST, "metadata/name", "other")
-    manifest_actions.apply(SYSTEM, [LEAST, other], Where("west"))
+    manifest_actions.apply(SYSTEM, [LEAST, other], ManifestTarget("west"))
     planned = manifest_actions.plan
 
     def overtaken(*args: Any) -> Any:
@@ -275,5 +275,5 @@ def test_what_came_between_undoes_all_of_a_text(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(manifest_actions, "plan", overtaken)
     text = [put(document, "spec/replicas", 3) for document in (LEAST, other)]
     with pytest.raises(ConflictError):
-        manifest_actions.apply(SYSTEM, text, Where("west"))
+        manifest_actions.apply(SYSTEM, text, ManifestTarget("west"))
     assert Endpoint.objects.get(name="llama").parsed.replicas == 1

@@ -16,7 +16,7 @@ from endpoints import actions, drift_actions, manifest_actions
 from endpoints.actions import SYSTEM
 from endpoints.controller.models import Follow, Owned
 from endpoints.models import DriftOrder, Endpoint
-from endpoints.owners import Owner, Owning
+from endpoints.owners import Owner, OwningSystem
 from endpoints.refusals import ConflictError
 from tests.support.endpoints.paper_cluster import PaperCluster
 from tests.support.endpoints.world import World, kinds
@@ -89,7 +89,7 @@ def test_nobody_but_its_object_changes_an_endpoint(
     if verb in ("resume", "rollback"):
         paused = {**owned.spec, "replicas": 0}
         Endpoint.objects.filter(pk=owned.pk).update(spec=paused)
-    other = Owning(Owner("east", "models", "other"))
+    other = OwningSystem(Owner("east", "models", "other"))
     actor = {"alice": alice, "the command line": SYSTEM, "another object": other}[who]
     before = Endpoint.objects.values("spec", "generation", "deleted_at").get(pk=owned.pk)
     lines = AuditEvent.objects.count()

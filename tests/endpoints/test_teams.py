@@ -12,7 +12,7 @@ from console.audit.models import AuditEvent
 from endpoints import actions, manifest_actions, teams
 from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint
-from endpoints.owners import Owner, Owning
+from endpoints.owners import Owner, OwningSystem
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 from tests.support import teams as made
@@ -215,7 +215,7 @@ def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) 
     world.ours.save()
 
     def team(cluster: str, namespace: str) -> Team | None:
-        return teams.for_new(Owning(Owner(cluster, namespace, "x")), None)
+        return teams.for_new(OwningSystem(Owner(cluster, namespace, "x")), None)
 
     assert team("prod", "search") == world.ours
     assert team("lab", "search") is None

@@ -13,9 +13,9 @@ from console.clusters import selectors as clusters
 from console.core.grants import OF_NAMESPACE, Grant
 from console.people import team_actions
 from endpoints import actions, manifest_actions, owners, teams
-from endpoints.manifest_actions import Where
+from endpoints.manifest_actions import ManifestTarget
 from endpoints.models import Endpoint, EndpointStatus
-from endpoints.owners import Owner, Owning
+from endpoints.owners import Owner, OwningSystem
 from endpoints.spec.endpoint_spec import SpecErrors, merge
 from tests.support import teams as made
 from tests.support.console import browser, person
@@ -76,8 +76,8 @@ def test_every_way_in_refuses_and_names_field_grant_and_remedy(people: Teams) ->
         lambda: actions.create(erin, secret),
         lambda: actions.update(erin, "fresh", ROOT),
         lambda: actions.patch(erin, "fresh", {"pod": {"env_from": SECRET}}),
-        lambda: manifest_actions.plan(erin, [ROOT], Where("east")),
-        lambda: manifest_actions.apply(erin, [{**ROOT, "name": "other"}], Where("east")),
+        lambda: manifest_actions.plan(erin, [ROOT], ManifestTarget("east")),
+        lambda: manifest_actions.apply(erin, [{**ROOT, "name": "other"}], ManifestTarget("east")),
     ):
         refused(act)
     give(people, "host")
@@ -138,16 +138,16 @@ def test_a_move_into_a_team_asks_for_its_grants(people: Teams) -> None:
 
 def test_an_object_of_a_cluster_has_what_its_namespace_offers(people: Teams) -> None:
     """Its author is whoever may create it there, who may be no operator of any team."""
-    author = Owning(Owner("east", "models", "fresh"))
+    author = OwningSystem(Owner("east", "models", "fresh"))
     assert teams.grants(author, None) == OF_NAMESPACE
     give(people, "host")
     assert teams.grants(author, people.ours) == OF_NAMESPACE | {Grant.HOST}
     for document, passes in ((ROOT, False), (merge(PLAIN, {"pod.env_from": SECRET}), True)):
         if passes:
-            manifest_actions.plan_one(document, Where("east", "models"), actor=author)
+            manifest_actions.plan_one(document, ManifestTarget("east", "models"), actor=author)
         else:
             with pytest.raises(SpecErrors):
-                manifest_actions.plan_one(document, Where("east", "models"), actor=author)
+                manifest_actions.plan_one(document, ManifestTarget("east", "models"), actor=author)
 
 
 def stored(endpoint: Endpoint, patch: dict[str, Any]) -> None:

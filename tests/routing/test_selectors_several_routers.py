@@ -59,7 +59,7 @@ def test_a_decision_is_found_whoever_made_it(demo: Endpoint) -> None:
         found = selectors.decision(demo, number).found
         assert found is not None
         assert found.id == number
-    assert selectors.decision(demo, "r9-1") == selectors.Asked(None)
+    assert selectors.decision(demo, "r9-1") == selectors.RouterReplies(None)
 
 
 def test_one_that_is_silent_is_named_and_the_other_shown(

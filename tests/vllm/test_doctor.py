@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from routing.doctor.examination import examine
-from routing.doctor.findings import Examination, Finding
+from routing.doctor.findings import DoctorFinding, Examination
 from tests.vllm.kvrig import Router, Seat, events
 from tests.vllm.worker import Worker
 
@@ -62,7 +62,7 @@ def examined(router: Router) -> Examination:
         router.stop()
 
 
-def by_code(found: Examination) -> dict[str, Finding]:
+def by_code(found: Examination) -> dict[str, DoctorFinding]:
     return {finding.code: finding for finding in found.findings}
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.engine.store import Condition
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
@@ -100,7 +100,7 @@ def container(name: str, handlers: Mapping[str, Handler]) -> Handler:
     """The handler of `name`, which hands on to `handlers` without the subcommand's own word."""
     table = TABLE[name]
 
-    def run(session: Session, words: list[bytes]) -> Rest | None:
+    def run(session: ClientSession, words: list[bytes]) -> Rest | None:
         asked = words[0][:64].decode(errors="replace")
         found = table.subcommand(asked.lower())
         if found is None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from cachetier.engine.commands.arguments import SYNTAX, container, integer
-from cachetier.engine.net.session import CommandError, Handler, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler
 from cachetier.wire import replies
 
 _MAX_NAME = 256
@@ -20,12 +20,12 @@ def client_name(word: bytes, what: str = "Client names") -> str:
     return word.decode()
 
 
-def setname(session: Session, words: list[bytes]) -> None:
+def setname(session: ClientSession, words: list[bytes]) -> None:
     session.name = client_name(words[0])
     session.reply(replies.OK)
 
 
-def setinfo(session: Session, words: list[bytes]) -> None:
+def setinfo(session: ClientSession, words: list[bytes]) -> None:
     attribute = words[0].decode(errors="replace").lower()
     if attribute not in ("lib-name", "lib-ver"):
         said = words[0][:32].decode(errors="replace")
@@ -34,24 +34,24 @@ def setinfo(session: Session, words: list[bytes]) -> None:
     session.reply(replies.OK)
 
 
-def getname(session: Session, _words: list[bytes]) -> None:
+def getname(session: ClientSession, _words: list[bytes]) -> None:
     name = session.name
     session.reply(replies.text(name) if name else replies.null(session.version))
 
 
-def id_(session: Session, _words: list[bytes]) -> None:
+def id_(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.integer(session.id))
 
 
-def getredir(session: Session, _words: list[bytes]) -> None:
+def getredir(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.integer(-1))
 
 
-def info(session: Session, _words: list[bytes]) -> None:
+def info(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.verbatim(_describe(session) + "\n", session.version))
 
 
-def list_(session: Session, words: list[bytes]) -> None:
+def list_(session: ClientSession, words: list[bytes]) -> None:
     chosen = list(session.node.sessions.values())
     if words:
         what, rest = words[0].upper(), words[1:]
@@ -66,19 +66,19 @@ def list_(session: Session, words: list[bytes]) -> None:
     session.reply(replies.verbatim(text, session.version))
 
 
-def no_evict(session: Session, words: list[bytes]) -> None:
+def no_evict(session: ClientSession, words: list[bytes]) -> None:
     if words[0].upper() not in (b"ON", b"OFF"):
         raise CommandError(SYNTAX)
     session.reply(replies.OK)
 
 
-def no_touch(session: Session, words: list[bytes]) -> None:
+def no_touch(session: ClientSession, words: list[bytes]) -> None:
     if words[0].upper() != b"OFF":
         raise CommandError("ERR every read counts as a use here, NO-TOUCH can only be OFF")
     session.reply(replies.OK)
 
 
-def kill(session: Session, words: list[bytes]) -> None:
+def kill(session: ClientSession, words: list[bytes]) -> None:
     """The old form names an address and answers OK, the new one answers how many."""
     everyone = list(session.node.sessions.values())
     if len(words) == 1:
@@ -91,7 +91,9 @@ def kill(session: Session, words: list[bytes]) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
-    tests: dict[bytes, Callable[[Session], bool]] = {}  # of filters named twice the last counts
+    tests: dict[
+        bytes, Callable[[ClientSession], bool]
+    ] = {}  # of filters named twice the last counts
     for name, word in _pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
@@ -106,7 +108,7 @@ def kill(session: Session, words: list[bytes]) -> None:
     session.reply(replies.integer(len(chosen)))
 
 
-def _kill_test(session: Session, name: bytes, word: bytes) -> Callable[[Session], bool]:
+def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[ClientSession], bool]:
     if name == b"ID":
         number = _client_id(word, "client-id should be greater than 0")
         return lambda one: one.id == number
@@ -124,7 +126,7 @@ def _kill_test(session: Session, name: bytes, word: bytes) -> Callable[[Session]
     raise CommandError(SYNTAX)
 
 
-def _close(asking: Session, chosen: list[Session]) -> None:
+def _close(asking: ClientSession, chosen: list[ClientSession]) -> None:
     """Oneself last: the reply to this command is still to be sent."""
     for one in chosen:
         one.closing = True
@@ -154,7 +156,7 @@ def _is_normal(word: bytes) -> bool:
     return word.upper() == b"NORMAL"
 
 
-def _describe(session: Session) -> str:
+def _describe(session: ClientSession) -> str:
     now = time.monotonic()
     library = session.library
     return (

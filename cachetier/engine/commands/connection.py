@@ -7,8 +7,8 @@ import time
 
 from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.commands.clients import client_name
-from cachetier.engine.net.access import Verdict
-from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.access import LoginVerdict
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.wire import replies
 
 # What redis-server of this level would answer to the commands in the table.
@@ -21,33 +21,33 @@ _LATE_SHARE = 8
 log = logging.getLogger(__name__)
 
 
-def ping(session: Session, words: list[bytes]) -> None:
+def ping(session: ClientSession, words: list[bytes]) -> None:
     if len(words) > 1:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
     session.reply(replies.bulk(words[0]) if words else replies.PONG)
 
 
-def echo(session: Session, words: list[bytes]) -> None:
+def echo(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.bulk(words[0]))
 
 
-def quit_(session: Session, _words: list[bytes]) -> None:
+def quit_(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.OK)
     session.closing = True
 
 
-def reset(session: Session, _words: list[bytes]) -> None:
+def reset(session: ClientSession, _words: list[bytes]) -> None:
     session.log_out()
     session.reply(replies.simple("RESET"))
 
 
-def select(session: Session, words: list[bytes]) -> None:
+def select(session: ClientSession, words: list[bytes]) -> None:
     if integer(words[0]) != 0:
         raise CommandError("ERR DB index is out of range")
     session.reply(replies.OK)
 
 
-def auth(session: Session, words: list[bytes]) -> Rest | None:
+def auth(session: ClientSession, words: list[bytes]) -> Rest | None:
     if len(words) > 2:
         raise CommandError(SYNTAX)
     user, password = (words[0], words[1]) if len(words) == 2 else (b"default", words[0])
@@ -62,21 +62,21 @@ def auth(session: Session, words: list[bytes]) -> Rest | None:
     return None
 
 
-def _is_right(session: Session, user: bytes, password: bytes) -> bool:
+def _is_right(session: ClientSession, user: bytes, password: bytes) -> bool:
     """Log in and return True; False after too many wrong passwords. Raise WRONGPASS before."""
     node, now = session.node, time.monotonic()
     verdict = node.gate.judge(session.host, user, password, now)
     node.counters.logins[verdict] += 1
-    if verdict is Verdict.OK:
+    if verdict is LoginVerdict.OK:
         session.log_in(user.decode())
         return True
-    if verdict is Verdict.WRONG:
+    if verdict is LoginVerdict.WRONG:
         log.warning("wrong user or password from %s", session.host)
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
     return False
 
 
-def _refuse_late(session: Session) -> Rest:
+def _refuse_late(session: ClientSession) -> Rest:
     """The error after a delay, then the end: a client which tries again and again is slowed down,
     and nobody else waits. Few wait at once, or they would take the connections of others."""
     node = session.node
@@ -98,7 +98,7 @@ def _refuse_late(session: Session) -> Rest:
     session.closing = True
 
 
-def hello(session: Session, words: list[bytes]) -> Rest | None:
+def hello(session: ClientSession, words: list[bytes]) -> Rest | None:
     version, name, login = _hello_options(session, words)
     if login is not None and not _is_right(session, *login):
         return _refuse_late(session)
@@ -123,7 +123,7 @@ def hello(session: Session, words: list[bytes]) -> Rest | None:
 
 
 def _hello_options(
-    session: Session, words: list[bytes]
+    session: ClientSession, words: list[bytes]
 ) -> tuple[int, str, tuple[bytes, bytes] | None]:
     """Protocol version, name, login: read as a whole before any of it counts."""
     if not words:
@@ -148,7 +148,7 @@ def _hello_options(
     return version, name, login
 
 
-def whoami(session: Session, _words: list[bytes]) -> None:
+def whoami(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.text(session.user))
 
 

@@ -12,7 +12,7 @@ import time
 
 from cachetier.engine.commands.connection import REDIS_VERSION
 from cachetier.engine.disk import counters as disk_facts
-from cachetier.engine.net.session import Session
+from cachetier.engine.net.session import ClientSession
 from cachetier.engine.node import VERSION, Node
 from cachetier.engine.store import EvictionReason
 from cachetier.wire import replies
@@ -25,7 +25,7 @@ _LONG = ("commandstats",)
 Facts = dict[str, object]
 
 
-def info(session: Session, words: list[bytes]) -> None:
+def info(session: ClientSession, words: list[bytes]) -> None:
     wanted = {word.decode(errors="replace").lower() for word in words}
     standard = not wanted or "default" in wanted
     everything = bool(wanted & {"all", "everything"})

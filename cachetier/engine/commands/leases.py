@@ -18,7 +18,7 @@ import time
 from typing import Final
 
 from cachetier.engine.commands.arguments import integer
-from cachetier.engine.net.session import CommandError, Handler, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler
 from cachetier.engine.store import Hold
 from cachetier.wire import envelope, replies
 
@@ -29,7 +29,7 @@ _SHARE: Final = 4
 _MAX_KEYS: Final = 4096
 
 
-def lease(session: Session, words: list[bytes]) -> None:
+def lease(session: ClientSession, words: list[bytes]) -> None:
     arena = session.node.store.arena
     if not arena.shm:
         raise CommandError("ERR this node's memory is not shared (start it with --shm NAME)")
@@ -64,7 +64,7 @@ class _Taken:
         self.length = 0
 
 
-def _answer(session: Session, key: bytes, taken: _Taken, now: float) -> bytes:
+def _answer(session: ClientSession, key: bytes, taken: _Taken, now: float) -> bytes:
     node = session.node
     value = node.store.look(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
@@ -90,7 +90,7 @@ def _answer(session: Session, key: bytes, taken: _Taken, now: float) -> bytes:
     return replies.array([length, *places])
 
 
-def unlease(session: Session, words: list[bytes]) -> None:
+def unlease(session: ClientSession, words: list[bytes]) -> None:
     ended = session.node.leases.end(integer(words[0]), session.id)
     session.reply(replies.integer(int(ended)))
 

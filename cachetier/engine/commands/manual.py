@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from cachetier.engine.commands.arguments import SYNTAX, container
-from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
 
 
-def command(session: Session, words: list[bytes]) -> Rest | None:
+def command(session: ClientSession, words: list[bytes]) -> Rest | None:
     return _SUBCOMMANDS(session, words) if words else info(session, words)
 
 
-def count(session: Session, _words: list[bytes]) -> None:
+def count(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.integer(len(TABLE)))
 
 
-def list_(session: Session, words: list[bytes]) -> None:
+def list_(session: ClientSession, words: list[bytes]) -> None:
     if words:
         raise CommandError(SYNTAX)
     session.reply(replies.array([replies.text(name) for name in TABLE]))
 
 
-def info(session: Session, words: list[bytes]) -> Rest | None:
+def info(session: ClientSession, words: list[bytes]) -> Rest | None:
     if words:
         return _named_entries(session, words)
     session.reply(replies.array([_entry(session, one, one.name) for one in TABLE.values()]))
     return None
 
 
-def _named_entries(session: Session, words: list[bytes]) -> Rest:
+def _named_entries(session: ClientSession, words: list[bytes]) -> Rest:
     """As many as were named, however often: made while the client takes them."""
     session.reply(replies.array_head(len(words)))
     for word in words:
@@ -37,14 +37,14 @@ def _named_entries(session: Session, words: list[bytes]) -> Rest:
         yield
 
 
-def docs(session: Session, words: list[bytes]) -> None:
+def docs(session: ClientSession, words: list[bytes]) -> None:
     found = (_find(word) for word in words)
     named = {one.name: one for one in found if one} if words else TABLE
     pairs = [(replies.text(name), _documentation(session, one)) for name, one in named.items()]
     session.reply(replies.mapping(pairs, session.version))
 
 
-def getkeys(session: Session, words: list[bytes]) -> None:
+def getkeys(session: ClientSession, words: list[bytes]) -> None:
     found = _find(words[0])
     if found is None:
         raise CommandError("ERR Invalid command specified")
@@ -61,7 +61,7 @@ def _find(word: bytes) -> Command | None:
     return TABLE.get(word.decode(errors="replace").lower())
 
 
-def _named_entry(session: Session, word: bytes) -> bytes:
+def _named_entry(session: ClientSession, word: bytes) -> bytes:
     """A subcommand is asked for as `client|id`."""
     name, _, second = word.decode(errors="replace").lower().partition("|")
     found = TABLE.get(name)
@@ -72,7 +72,7 @@ def _named_entry(session: Session, word: bytes) -> bytes:
     return _entry(session, found, f"{name}|{second}" if second else name)
 
 
-def _entry(session: Session, one: Command, name: str) -> bytes:
+def _entry(session: ClientSession, one: Command, name: str) -> bytes:
     subcommands = [_entry(session, sub, f"{name}|{sub.name}") for sub in one.subcommands]
     return replies.array(
         [
@@ -90,7 +90,7 @@ def _entry(session: Session, one: Command, name: str) -> bytes:
     )
 
 
-def _documentation(session: Session, one: Command, parent: str = "") -> bytes:
+def _documentation(session: ClientSession, one: Command, parent: str = "") -> bytes:
     pairs = [
         (replies.text("summary"), replies.text(one.summary)),
         (replies.text("since"), replies.text(one.since)),

@@ -8,17 +8,17 @@ from cachetier.engine.commands import info
 from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.commands.info import REDIS_POLICY
 from cachetier.engine.commands.scan import compile_glob
-from cachetier.engine.net.session import CommandError, Handler, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler
 from cachetier.wire import replies
 
 _MAX_PATTERNS = 64
 
 
-def dbsize(session: Session, _words: list[bytes]) -> None:
+def dbsize(session: ClientSession, _words: list[bytes]) -> None:
     session.reply(replies.integer(session.node.entries()))
 
 
-def flush(session: Session, words: list[bytes]) -> None:
+def flush(session: ClientSession, words: list[bytes]) -> None:
     if words and (len(words) > 1 or words[0].upper() not in (b"ASYNC", b"SYNC")):
         raise CommandError(SYNTAX)
     if not session.node.config.allow_flush:
@@ -29,7 +29,7 @@ def flush(session: Session, words: list[bytes]) -> None:
     session.reply(replies.OK)
 
 
-def config_get(session: Session, words: list[bytes]) -> None:
+def config_get(session: ClientSession, words: list[bytes]) -> None:
     if len(words) > _MAX_PATTERNS:
         raise CommandError(f"ERR {len(words)} patterns are more than {_MAX_PATTERNS}")
     wanted = [compile_glob(word.lower()) for word in words]
@@ -41,7 +41,7 @@ def config_get(session: Session, words: list[bytes]) -> None:
     session.reply(replies.mapping(pairs, session.version))
 
 
-def _settings(session: Session) -> dict[str, str]:
+def _settings(session: ClientSession) -> dict[str, str]:
     """Redis' names for what this node has; never a secret."""
     config, guards = session.node.config, session.node.config.guards
     tls_port = config.listen.port if guards.tls is not None else 0
@@ -62,7 +62,7 @@ def _settings(session: Session) -> dict[str, str]:
     }
 
 
-def memory_usage(session: Session, words: list[bytes]) -> None:
+def memory_usage(session: ClientSession, words: list[bytes]) -> None:
     options = words[1:]
     if options and (len(options) != 2 or options[0].upper() != b"SAMPLES"):
         raise CommandError(SYNTAX)
@@ -75,7 +75,7 @@ def memory_usage(session: Session, words: list[bytes]) -> None:
     session.reply(replies.integer(facts.cost))
 
 
-def time_(session: Session, _words: list[bytes]) -> None:
+def time_(session: ClientSession, _words: list[bytes]) -> None:
     seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
     session.reply(replies.array([replies.text(str(seconds)), replies.text(str(microseconds))]))
 

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 
-from cachetier.engine.net.session import Session
+from cachetier.engine.net.session import ClientSession
 from cachetier.engine.node import Node
 from cachetier.engine.store import (
     LONG_BYTES,
@@ -19,8 +19,8 @@ from cachetier.engine.store import (
     Declined,
     DiskValue,
     Hold,
-    Room,
     Store,
+    WriteReservation,
 )
 from cachetier.wire import envelope
 
@@ -29,7 +29,7 @@ Value = Hold | DiskValue | None
 Looking = Generator[None, None, Value]
 
 
-def look_now(session: Session, key: bytes) -> Value:
+def look_now(session: ClientSession, key: bytes) -> Value:
     """As it lies: one on disk is still to be fetched (`fetched`), and counted then."""
     value = session.node.store.look(key, time.monotonic())
     if value is None or isinstance(value, Hold):
@@ -37,7 +37,7 @@ def look_now(session: Session, key: bytes) -> Value:
     return value
 
 
-def look(session: Session, key: bytes) -> Looking:
+def look(session: ClientSession, key: bytes) -> Looking:
     """The value, ready to be sent."""
     value = look_now(session, key)
     if value is None or isinstance(value, Hold):
@@ -45,7 +45,7 @@ def look(session: Session, key: bytes) -> Looking:
     return (yield from fetched(session, key, value))
 
 
-def fetched(session: Session, key: bytes, value: DiskValue) -> Looking:
+def fetched(session: ClientSession, key: bytes, value: DiskValue) -> Looking:
     """A value on disk, once it may be sent; None if it cannot be read any more."""
     session.out.pause()
     reading = _Reading(session.node, key, value, session.out.resume)
@@ -91,7 +91,7 @@ class _Reading:
         self._room = self._make_room() if value.deserves_memory else None
         value.fetch(self._ended, None if self._room is None else self._room.views)
 
-    def _make_room(self) -> Room | None:
+    def _make_room(self) -> WriteReservation | None:
         now = time.monotonic()
         length = self._source.length
         if length < LONG_BYTES:
@@ -134,7 +134,7 @@ class _Reading:
         return self._source.bring_up(lambda: room.commit(now, ttl_s, Condition.ALWAYS))
 
 
-def _count(session: Session, key: bytes, *, found: bool) -> None:
+def _count(session: ClientSession, key: bytes, *, found: bool) -> None:
     session.node.counters.operations["get", "hit" if found else "miss"] += 1
     if not key.startswith(envelope.PREFIX):  # a block was looked up by EXISTS before
         session.node.looked_up(key, found)

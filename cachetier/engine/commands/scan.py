@@ -8,7 +8,7 @@ from collections.abc import Generator
 from re import Pattern
 
 from cachetier.engine.commands.arguments import SYNTAX, integer
-from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.wire import replies
 
 MAX_PATTERN_BYTES = 1024
@@ -76,7 +76,7 @@ def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
 _MAX_COUNT = 10_000
 
 
-def scan(session: Session, words: list[bytes]) -> Rest:
+def scan(session: ClientSession, words: list[bytes]) -> Rest:
     cursor = _cursor(words[0])
     glob, count, is_string = b"", 10, True
     options = iter(words[1:])
@@ -102,7 +102,7 @@ def scan(session: Session, words: list[bytes]) -> Rest:
 
 
 def _reply_part(
-    session: Session, cursor: int, keys: list[bytes], pattern: Pattern[bytes] | None
+    session: ClientSession, cursor: int, keys: list[bytes], pattern: Pattern[bytes] | None
 ) -> Rest:
     items = [replies.bulk(key) for key in (yield from _alive(session, keys, pattern))]
     session.reply(replies.array([replies.text(str(cursor)), replies.array(items)]))
@@ -114,11 +114,11 @@ def _cursor(word: bytes) -> int:
     return int(word)
 
 
-def keys(session: Session, words: list[bytes]) -> Rest:
+def keys(session: ClientSession, words: list[bytes]) -> Rest:
     return _reply_all(session, compile_glob(words[0]))
 
 
-def _reply_all(session: Session, pattern: Pattern[bytes]) -> Rest:
+def _reply_all(session: ClientSession, pattern: Pattern[bytes]) -> Rest:
     found = yield from _alive(session, list(session.node.store.keys()), pattern)
     session.reply(replies.array_head(len(found)))
     for key in found:
@@ -127,7 +127,7 @@ def _reply_all(session: Session, pattern: Pattern[bytes]) -> Rest:
 
 
 def _alive(
-    session: Session, candidates: list[bytes], pattern: Pattern[bytes] | None
+    session: ClientSession, candidates: list[bytes], pattern: Pattern[bytes] | None
 ) -> Generator[None, None, list[bytes]]:
     store, found = session.node.store, []
     for key in candidates:

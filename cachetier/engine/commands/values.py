@@ -16,11 +16,11 @@ from cachetier.engine.commands.arguments import (
     set_options,
 )
 from cachetier.engine.commands.retrieval import fetched, look, look_now
-from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.engine.node import Node
-from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
+from cachetier.engine.store import Condition, Declined, DeclineReason, DiskValue, Hold
 from cachetier.wire import envelope, replies
-from cachetier.wire.frames import Argument, Refused
+from cachetier.wire.frames import Argument, RefusedFrame
 
 _MAX_KEY_BYTES = 4096
 # Keys of one command executed at once; more of them in slices, between which others have a turn.
@@ -30,7 +30,7 @@ _PART_BYTES = 256 * 1024
 
 
 # -- reading -----------------------------------------------------------------------------------
-def get(session: Session, words: list[bytes]) -> Rest | None:
+def get(session: ClientSession, words: list[bytes]) -> Rest | None:
     value = look_now(session, words[0])
     if value is None or isinstance(value, Hold):
         session.reply_value(value)
@@ -40,23 +40,23 @@ def get(session: Session, words: list[bytes]) -> Rest | None:
     return rest
 
 
-def _get_from_disk(session: Session, key: bytes, value: DiskValue) -> Rest:
+def _get_from_disk(session: ClientSession, key: bytes, value: DiskValue) -> Rest:
     session.reply_value((yield from fetched(session, key, value)))
 
 
-def mget(session: Session, words: list[bytes]) -> Rest:
+def mget(session: ClientSession, words: list[bytes]) -> Rest:
     session.reply(replies.array_head(len(words)))
     for key in words:
         session.reply_value((yield from look(session, key)))
         yield
 
 
-def getrange(session: Session, words: list[bytes]) -> Rest:
+def getrange(session: ClientSession, words: list[bytes]) -> Rest:
     first, last = integer(words[1]), integer(words[2])
     return _getrange(session, words[0], first, last)
 
 
-def _getrange(session: Session, key: bytes, first: int, last: int) -> Rest:
+def _getrange(session: ClientSession, key: bytes, first: int, last: int) -> Rest:
     value = yield from look(session, key)
     length = 0 if value is None else value.length
     backwards = first < 0 and last < 0 and first > last
@@ -73,7 +73,7 @@ def _getrange(session: Session, key: bytes, first: int, last: int) -> Rest:
             value.release()
 
 
-def _reply_parts(session: Session, value: Hold | DiskValue, first: int, stop: int) -> Rest:
+def _reply_parts(session: ClientSession, value: Hold | DiskValue, first: int, stop: int) -> Rest:
     session.node.counters.read_bytes += stop - first
     session.reply(replies.bulk_head(stop - first))
     for place in range(first, stop, _PART_BYTES):
@@ -95,7 +95,7 @@ def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
     return b"".join(parts)
 
 
-def exists(session: Session, words: list[bytes]) -> Rest | None:
+def exists(session: ClientSession, words: list[bytes]) -> Rest | None:
     return _count(session, words, _is_there)
 
 
@@ -108,7 +108,7 @@ def _is_there(node: Node, key: bytes) -> bool:
 
 
 def _count(
-    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+    session: ClientSession, words: list[bytes], holds: Callable[[Node, bytes], bool]
 ) -> Rest | None:
     """Reply for how many of the keys `holds` is true."""
     if len(words) > _AT_ONCE:
@@ -118,7 +118,7 @@ def _count(
 
 
 def _count_in_slices(
-    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+    session: ClientSession, words: list[bytes], holds: Callable[[Node, bytes], bool]
 ) -> Rest:
     count = 0
     for key in words:
@@ -127,18 +127,18 @@ def _count_in_slices(
     session.reply(replies.integer(count))
 
 
-def strlen(session: Session, words: list[bytes]) -> None:
+def strlen(session: ClientSession, words: list[bytes]) -> None:
     facts = session.node.store.peek(words[0], time.monotonic())
     session.reply(replies.integer(facts.length if facts else 0))
 
 
-def type_(session: Session, words: list[bytes]) -> None:
+def type_(session: ClientSession, words: list[bytes]) -> None:
     there = session.node.store.peek(words[0], time.monotonic()) is not None
     session.reply(replies.simple("string" if there else "none"))
 
 
 # -- writing -----------------------------------------------------------------------------------
-def set_(session: Session, words: list[bytes]) -> None:
+def set_(session: ClientSession, words: list[bytes]) -> None:
     options = set_options(words[2:])
     ttl_s = options.ttl_s
     if options.keep_ttl:
@@ -150,34 +150,34 @@ def set_(session: Session, words: list[bytes]) -> None:
     session.reply(replies.OK if stored else replies.null(session.version))
 
 
-def setex(session: Session, words: list[bytes]) -> None:
+def setex(session: ClientSession, words: list[bytes]) -> None:
     _put(session, words[0], life(words[1], 1.0, "setex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
-def psetex(session: Session, words: list[bytes]) -> None:
+def psetex(session: ClientSession, words: list[bytes]) -> None:
     _put(session, words[0], life(words[1], 0.001, "psetex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
-def setnx(session: Session, words: list[bytes]) -> None:
+def setnx(session: ClientSession, words: list[bytes]) -> None:
     stored = _put(session, words[0], None, Condition.ABSENT)
     session.reply(replies.integer(int(stored)))
 
 
-def _put(session: Session, key: bytes, ttl_s: float | None, condition: Condition) -> bool:
+def _put(session: ClientSession, key: bytes, ttl_s: float | None, condition: Condition) -> bool:
     """Whether it is the key's value now (False: the condition was not met)."""
     node, value = session.node, session.value
     if value is None:
         raise CommandError(SYNTAX)
     if len(key) > _MAX_KEY_BYTES:
         raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
-    if isinstance(value, Refused):  # it was there, or was not, before the value came
+    if isinstance(value, RefusedFrame):  # it was there, or was not, before the value came
         return _settled(session, key, value, ttl_s, condition)
     length = len(value) if isinstance(value, bytes) else value.length
     _check_envelope(session, key, value, length)
     declined = _store(session, key, value, ttl_s, condition)
-    if declined is not None and declined.reason not in (Reason.EXISTS, Reason.ABSENT):
+    if declined is not None and declined.reason not in (DeclineReason.EXISTS, DeclineReason.ABSENT):
         raise session.refusal(declined.reason, length, declined.detail)
     node.counters.operations["put", "ok"] += 1
     if declined is None:
@@ -186,7 +186,7 @@ def _put(session: Session, key: bytes, ttl_s: float | None, condition: Condition
 
 
 def _store(
-    session: Session, key: bytes, value: Argument, ttl_s: float | None, condition: Condition
+    session: ClientSession, key: bytes, value: Argument, ttl_s: float | None, condition: Condition
 ) -> Declined | None:
     now = time.monotonic()
     if isinstance(value, bytes):
@@ -196,19 +196,23 @@ def _store(
 
 
 def _settled(
-    session: Session, key: bytes, value: Refused, ttl_s: float | None, condition: Condition
+    session: ClientSession,
+    key: bytes,
+    value: RefusedFrame,
+    ttl_s: float | None,
+    condition: Condition,
 ) -> bool:
     """A value which was read and dropped, as the key had one. A block's can only be the same."""
     session.node.counters.operations["put", "ok"] += 1
-    if value.reason == Reason.ABSENT or condition is Condition.ABSENT:
+    if value.reason == DeclineReason.ABSENT or condition is Condition.ABSENT:
         return False
     session.node.store.expire(key, ttl_s, time.monotonic())
     return True
 
 
-def _check_envelope(session: Session, key: bytes, value: Argument, length: int) -> None:
+def _check_envelope(session: ClientSession, key: bytes, value: Argument, length: int) -> None:
     """A block that was cut short on its way in is refused now rather than found out later."""
-    if not key.startswith(envelope.PREFIX) or isinstance(value, Refused):
+    if not key.startswith(envelope.PREFIX) or isinstance(value, RefusedFrame):
         return
     first = value if isinstance(value, bytes) else value.views[0]
     head = memoryview(first)[: envelope.HEADER_BYTES]
@@ -217,7 +221,7 @@ def _check_envelope(session: Session, key: bytes, value: Argument, length: int) 
         raise CommandError("ERR the block's envelope does not fit its key or its length")
 
 
-def delete(session: Session, words: list[bytes]) -> Rest | None:
+def delete(session: ClientSession, words: list[bytes]) -> Rest | None:
     return _count(session, words, _drop)
 
 
@@ -228,15 +232,15 @@ def _drop(node: Node, key: bytes) -> bool:
 
 
 # -- time --------------------------------------------------------------------------------------
-def ttl(session: Session, words: list[bytes]) -> None:
+def ttl(session: ClientSession, words: list[bytes]) -> None:
     _reply_ttl(session, words[0], 1.0)
 
 
-def pttl(session: Session, words: list[bytes]) -> None:
+def pttl(session: ClientSession, words: list[bytes]) -> None:
     _reply_ttl(session, words[0], 1000.0)
 
 
-def _reply_ttl(session: Session, key: bytes, per_second: float) -> None:
+def _reply_ttl(session: ClientSession, key: bytes, per_second: float) -> None:
     left = session.node.store.ttl(key, time.monotonic())
     if left is None:
         answer = -2
@@ -247,23 +251,23 @@ def _reply_ttl(session: Session, key: bytes, per_second: float) -> None:
     session.reply(replies.integer(answer))
 
 
-def expire(session: Session, words: list[bytes]) -> None:
+def expire(session: ClientSession, words: list[bytes]) -> None:
     _expire(session, words, integer(words[1]))
 
 
-def pexpire(session: Session, words: list[bytes]) -> None:
+def pexpire(session: ClientSession, words: list[bytes]) -> None:
     _expire(session, words, integer(words[1]) / 1000)
 
 
-def expireat(session: Session, words: list[bytes]) -> None:
+def expireat(session: ClientSession, words: list[bytes]) -> None:
     _expire(session, words, integer(words[1]) - time.time())
 
 
-def pexpireat(session: Session, words: list[bytes]) -> None:
+def pexpireat(session: ClientSession, words: list[bytes]) -> None:
     _expire(session, words, integer(words[1]) / 1000 - time.time())
 
 
-def _expire(session: Session, words: list[bytes], seconds: float) -> None:
+def _expire(session: ClientSession, words: list[bytes], seconds: float) -> None:
     store, now, key = session.node.store, time.monotonic(), words[0]
     left = store.ttl(key, now)
     allowed = may_expire(words[2:], math.inf if left is None else left, seconds)
@@ -276,15 +280,15 @@ def _expire(session: Session, words: list[bytes], seconds: float) -> None:
     session.reply(replies.integer(int(done)))
 
 
-def expiretime(session: Session, words: list[bytes]) -> None:
+def expiretime(session: ClientSession, words: list[bytes]) -> None:
     _reply_end(session, words[0], 1.0)
 
 
-def pexpiretime(session: Session, words: list[bytes]) -> None:
+def pexpiretime(session: ClientSession, words: list[bytes]) -> None:
     _reply_end(session, words[0], 1000.0)
 
 
-def _reply_end(session: Session, key: bytes, per_second: float) -> None:
+def _reply_end(session: ClientSession, key: bytes, per_second: float) -> None:
     left = session.node.store.ttl(key, time.monotonic())
     if left is None or left == math.inf:
         answer = -2 if left is None else -1
@@ -293,7 +297,7 @@ def _reply_end(session: Session, key: bytes, per_second: float) -> None:
     session.reply(replies.integer(answer))
 
 
-def persist(session: Session, words: list[bytes]) -> None:
+def persist(session: ClientSession, words: list[bytes]) -> None:
     store, now = session.node.store, time.monotonic()
     left = store.ttl(words[0], now)
     had_end = left is not None and left != math.inf

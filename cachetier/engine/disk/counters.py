@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cachetier.engine.disk.health import State
+from cachetier.engine.disk.health import DiskState
 
 
-class Declined(StrEnum):
+class DiskDecline(StrEnum):
     """Why a value which left memory was not kept on disk."""
 
     DOWN = "down"  # the disk takes no writes now
@@ -18,7 +18,7 @@ class Declined(StrEnum):
     ENDED = "ended"  # past its end, or dropped, before it was written
 
 
-class Read(StrEnum):
+class ReadOutcome(StrEnum):
     OK = "ok"
     CORRUPT = "corrupt"  # not what was written: dropped, answered as a miss
     ERROR = "error"  # the disk failed to read it: dropped, answered as a miss
@@ -36,8 +36,8 @@ class DiskCounters:
     evicted: int = 0  # values which went with them
     compactions: int = 0
     failures: int = 0
-    declined: dict[Declined, int] = field(default_factory=lambda: dict.fromkeys(Declined, 0))
-    reads: dict[Read, int] = field(default_factory=lambda: dict.fromkeys(Read, 0))
+    declined: dict[DiskDecline, int] = field(default_factory=lambda: dict.fromkeys(DiskDecline, 0))
+    reads: dict[ReadOutcome, int] = field(default_factory=lambda: dict.fromkeys(ReadOutcome, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class DiskUsage:
     waiting_bytes: int
     index_bytes: int
     segments: int
-    state: State
+    state: DiskState
     reason: str
 
 
@@ -75,7 +75,7 @@ def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
 
 def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]:
     """Families of their own; the shared ones (used_bytes ... medium="nvme") are the node's."""
-    states = {f'state="{state.value}"': int(state is usage.state) for state in State}
+    states = {f'state="{state.value}"': int(state is usage.state) for state in DiskState}
     yield from _family(pool, "disk_state", "gauge", "1 for the state the disk is in.", states)
     gauges = {
         "disk_live_bytes": ("Bytes on disk which can be read.", usage.live_bytes),

@@ -20,7 +20,7 @@ from cachetier.engine.disk import segment as segments
 from cachetier.engine.disk.format import FormatError
 from cachetier.engine.disk.health import GoneError
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.segment import Found, SegmentFile
+from cachetier.engine.disk.segment import RecoveredRecord, SegmentFile
 
 _LOCK: Final = "emberline-l2.lock"
 _STATE: Final = "emberline-l2.state"
@@ -165,7 +165,7 @@ def recover(folder: Folder, now_ms: int) -> tuple[Index, int]:
     return index, removed
 
 
-def _open(path: Path) -> tuple[SegmentFile, list[Found]] | None:
+def _open(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
     try:
         return SegmentFile.open(path)
     except (FormatError, OSError) as exc:
@@ -173,7 +173,7 @@ def _open(path: Path) -> tuple[SegmentFile, list[Found]] | None:
         return None
 
 
-def _add(index: Index, file: SegmentFile, records: list[Found], now_ms: int) -> None:
+def _add(index: Index, file: SegmentFile, records: list[RecoveredRecord], now_ms: int) -> None:
     segment = Segment(file, file.size)
     segment.is_active = False
     index.open(segment)

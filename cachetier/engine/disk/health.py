@@ -16,7 +16,7 @@ _LAST_RETRY_S: Final = 60.0
 _FORGIVEN_S: Final = 120.0
 
 
-class State(StrEnum):
+class DiskState(StrEnum):
     """OK takes and gives values. In every other state nothing new goes down, and what is on disk
     and can still be read is served; GONE and CLOSED have nothing to serve."""
 
@@ -33,23 +33,23 @@ class GoneError(OSError):
 
 
 _STATES: Final = {
-    errno.ENOSPC: State.FULL,
-    errno.EDQUOT: State.FULL,
-    errno.EFBIG: State.FULL,
-    errno.EROFS: State.READ_ONLY,
-    errno.EACCES: State.READ_ONLY,
-    errno.EPERM: State.READ_ONLY,
-    errno.ENOENT: State.GONE,
-    errno.ENOTDIR: State.GONE,
-    errno.ESTALE: State.GONE,
-    errno.ENODEV: State.GONE,
+    errno.ENOSPC: DiskState.FULL,
+    errno.EDQUOT: DiskState.FULL,
+    errno.EFBIG: DiskState.FULL,
+    errno.EROFS: DiskState.READ_ONLY,
+    errno.EACCES: DiskState.READ_ONLY,
+    errno.EPERM: DiskState.READ_ONLY,
+    errno.ENOENT: DiskState.GONE,
+    errno.ENOTDIR: DiskState.GONE,
+    errno.ESTALE: DiskState.GONE,
+    errno.ENODEV: DiskState.GONE,
 }
 
 
-def state_of(error: OSError) -> State:
+def state_of(error: OSError) -> DiskState:
     if isinstance(error, GoneError):
-        return State.GONE
-    return _STATES.get(error.errno or 0, State.FAILING)
+        return DiskState.GONE
+    return _STATES.get(error.errno or 0, DiskState.FAILING)
 
 
 def text_of(error: OSError) -> str:
@@ -64,7 +64,7 @@ class Health:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.state = State.CLOSED
+        self.state = DiskState.CLOSED
         self.reason = "not opened yet"
         self.retry_at = 0.0
         self._delay = _FIRST_RETRY_S
@@ -72,19 +72,19 @@ class Health:
 
     @property
     def is_ok(self) -> bool:
-        return self.state is State.OK
+        return self.state is DiskState.OK
 
     def worked(self, now: float) -> None:
-        if self.state is State.OK:
+        if self.state is DiskState.OK:
             return
-        if self.state is not State.CLOSED:
+        if self.state is not DiskState.CLOSED:
             log.warning("disk %s takes values again (it was %s)", self._name, self.state.value)
-        self.state, self.reason = State.OK, ""
+        self.state, self.reason = DiskState.OK, ""
         self._ok_since = now
 
     def failed(self, error: OSError, now: float, doing: str) -> None:
         state = state_of(error)
-        if self.state is State.OK and now - self._ok_since >= _FORGIVEN_S:
+        if self.state is DiskState.OK and now - self._ok_since >= _FORGIVEN_S:
             self._delay = _FIRST_RETRY_S
         if state is not self.state:
             log.error(
@@ -96,7 +96,7 @@ class Health:
         self._delay = min(self._delay * 2, _LAST_RETRY_S)
 
     def closed(self, reason: str) -> None:
-        self.state, self.reason = State.CLOSED, reason
+        self.state, self.reason = DiskState.CLOSED, reason
 
     def may_try(self, now: float) -> bool:
-        return self.state not in (State.OK, State.CLOSED) and now >= self.retry_at
+        return self.state not in (DiskState.OK, DiskState.CLOSED) and now >= self.retry_at

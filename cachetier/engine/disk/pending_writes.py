@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from cachetier.engine.disk.writer import Write
 
 
-class UnderWay:
+class PendingWrites:
     """At most one write for a key stands; one which was cancelled ends without being heard."""
 
     def __init__(self, lock: threading.Lock) -> None:

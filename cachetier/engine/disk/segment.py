@@ -27,7 +27,7 @@ class SyncError(OSError):
     """What was written may be lost, and the system will not say which of it: a wipe, perhaps."""
 
 
-class Found(NamedTuple):
+class RecoveredRecord(NamedTuple):
     """A record which counts, as opening a segment finds it."""
 
     record: Record
@@ -216,7 +216,7 @@ class SegmentFile:
 
     # -- opening -------------------------------------------------------------------------------
     @classmethod
-    def open(cls, path: Path) -> tuple[SegmentFile, list[Found]]:
+    def open(cls, path: Path) -> tuple[SegmentFile, list[RecoveredRecord]]:
         """The segment, sealed, and the records that count. FormatError if it cannot be one."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -230,7 +230,7 @@ class SegmentFile:
             os.close(fd)
             raise
 
-    def _find_records(self, head: bytes) -> list[Found]:
+    def _find_records(self, head: bytes) -> list[RecoveredRecord]:
         size = os.fstat(self.fd).st_size
         try:
             seal = layout.parse_seal(head, self.number)
@@ -260,9 +260,9 @@ class SegmentFile:
             yield record
             offset = record.end
 
-    def _counting(self, records: Sequence[Record]) -> list[Found]:
+    def _counting(self, records: Sequence[Record]) -> list[RecoveredRecord]:
         table = os.pread(self.fd, len(records) * layout.SLOT_BYTES, layout.HEAD_BYTES)
-        found: list[Found] = []
+        found: list[RecoveredRecord] = []
         for record in records:
             at = record.slot * layout.SLOT_BYTES
             data = table[at : at + layout.SLOT_BYTES]
@@ -270,7 +270,7 @@ class SegmentFile:
                 break
             slot = layout.parse_slot(data, self.number, record.slot)
             if slot is not None and slot[1] == record.crc:
-                found.append(Found(record, slot[0]))
+                found.append(RecoveredRecord(record, slot[0]))
         return found
 
     def _seal_again(self) -> None:

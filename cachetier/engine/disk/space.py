@@ -11,9 +11,9 @@ from typing import Final
 
 from cachetier.engine.disk.counters import DiskCounters
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.pending_writes import UnderWay
+from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
-from cachetier.engine.disk.writer import Outcome, Write, Writer
+from cachetier.engine.disk.writer import Write, WriteOutcome, Writer
 
 # A segment of which less is left is worth moving to make room; of a fuller one the age decides.
 _COMPACT_BELOW: Final = 1 / 3
@@ -31,7 +31,7 @@ class Space:
         segment_bytes: int,
         max_index_bytes: int,
         counters: DiskCounters,
-        under_way: UnderWay,
+        under_way: PendingWrites,
         writer: Writer,
     ) -> None:
         self.limit = capacity_bytes  # lower while the disk has no room for all of it
@@ -163,9 +163,9 @@ class Space:
             self._under_way.add(move)
             self._writer.move(move)
 
-    def moved(self, outcome: Outcome) -> None:
+    def moved(self, outcome: WriteOutcome) -> None:
         """One of the victim's records was moved, or could not be."""
-        self._counters.moved += outcome is Outcome.WRITTEN
+        self._counters.moved += outcome is WriteOutcome.WRITTEN
         self._moves_left -= 1
         if self._moves_left:
             return

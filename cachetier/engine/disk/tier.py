@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from cachetier.engine import store
-from cachetier.engine.disk.counters import Declined, DiskCounters, DiskUsage, Read
+from cachetier.engine.disk.counters import DiskCounters, DiskDecline, DiskUsage, ReadOutcome
 from cachetier.engine.disk.folder import Folder, recover
 from cachetier.engine.disk.format import NEVER, FormatError, Record, record_bytes
-from cachetier.engine.disk.health import Health, State
+from cachetier.engine.disk.health import DiskState, Health
 from cachetier.engine.disk.index import Index, Segment
-from cachetier.engine.disk.pending_writes import UnderWay
+from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.space import Space
 from cachetier.engine.disk.threads import Done, Mailbox, Post, Reader
 from cachetier.engine.disk.values import SharedHold, StoredValue
-from cachetier.engine.disk.writer import Outcome, Write, Writer
-from cachetier.engine.store import Facts, Hold
+from cachetier.engine.disk.writer import Write, WriteOutcome, Writer
+from cachetier.engine.store import Hold, StoreFacts
 from cachetier.wire import envelope as block_keys
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class DiskTier:
         self._ticks = 0
         self._rising: bytes | None = None
         self._lock = threading.Lock()
-        self._under_way = UnderWay(self._lock)
+        self._under_way = PendingWrites(self._lock)
         mailbox = Mailbox(post)
         self._reader = Reader(mailbox)
         folder, self._index = self._open(path)
@@ -157,15 +157,15 @@ class DiskTier:
         self._under_way.add(write)
         self._writer.write(write)
 
-    def _declines(self, key: bytes, length: int, ends_ms: int) -> Declined | None:
+    def _declines(self, key: bytes, length: int, ends_ms: int) -> DiskDecline | None:
         if not self.health.is_ok:
-            return Declined.DOWN
+            return DiskDecline.DOWN
         if ends_ms <= _wall_ms():
-            return Declined.ENDED
+            return DiskDecline.ENDED
         if record_bytes(key, length) > self._max_record_bytes:
-            return Declined.TOO_LARGE
+            return DiskDecline.TOO_LARGE
         if self._under_way.waiting_bytes + length > self._queue_bytes:
-            return Declined.BEHIND
+            return DiskDecline.BEHIND
         return None
 
     def find(self, key: bytes, now: float) -> Hold | StoredValue | None:  # noqa: ARG002
@@ -175,19 +175,19 @@ class DiskTier:
             write = self._under_way.value(key, _wall_ms())
             return None if write is None else SharedHold(write, self._under_way.let_go)
         if self._reader.is_behind:
-            self.counters.reads[Read.BEHIND] += 1
+            self.counters.reads[ReadOutcome.BEHIND] += 1
             return None
         return StoredValue(self, *place)
 
-    def peek(self, key: bytes, now: float) -> Facts | None:  # noqa: ARG002
+    def peek(self, key: bytes, now: float) -> StoreFacts | None:  # noqa: ARG002
         place = self._alive(key)
         if place is not None:
             length = place[0].length(place[1])
-            return Facts(length, record_bytes(key, length), on_disk=True)
+            return StoreFacts(length, record_bytes(key, length), on_disk=True)
         write = self._under_way.value(key, _wall_ms())
         if write is None:
             return None
-        return Facts(write.length, record_bytes(key, write.length), on_disk=True)
+        return StoreFacts(write.length, record_bytes(key, write.length), on_disk=True)
 
     def ttl(self, key: bytes, now: float) -> float | None:  # noqa: ARG002
         place = self._alive(key)
@@ -317,10 +317,10 @@ class DiskTier:
         self, segment: Segment, record: Record, trouble: FormatError | OSError | None
     ) -> None:
         if trouble is None:
-            self.counters.reads[Read.OK] += 1
+            self.counters.reads[ReadOutcome.OK] += 1
             self.counters.read_bytes += record.length
             return
-        kind = Read.CORRUPT if isinstance(trouble, FormatError) else Read.ERROR
+        kind = ReadOutcome.CORRUPT if isinstance(trouble, FormatError) else ReadOutcome.ERROR
         self.counters.reads[kind] += 1
         log.warning("a value of segment %x is dropped: %s", segment.file.number, trouble)
         if self.is_at(segment, record):
@@ -361,9 +361,9 @@ class DiskTier:
     def failed(self, error: OSError, doing: str) -> None:
         self.counters.failures += 1
         self.health.failed(error, time.monotonic(), doing)
-        if self.health.state is State.FULL:
+        if self.health.state is DiskState.FULL:
             self._space.disk_is_full()
-        elif self.health.state is State.GONE:
+        elif self.health.state is DiskState.GONE:
             self._space.retire_all()
 
     def short(self) -> None:
@@ -371,10 +371,10 @@ class DiskTier:
 
     def ended(self, write: Write) -> None:
         stood = self._under_way.ended(write)
-        if stood and write.outcome is Outcome.WRITTEN:
+        if stood and write.outcome is WriteOutcome.WRITTEN:
             self._stand(write)
-        elif stood and write.outcome is Outcome.CORRUPT:
-            self.counters.reads[Read.CORRUPT] += 1
+        elif stood and write.outcome is WriteOutcome.CORRUPT:
+            self.counters.reads[ReadOutcome.CORRUPT] += 1
             self.drop(write.key)
         elif write.source is None:
             self.counters.declined[_DECLINED[write.outcome]] += 1
@@ -396,9 +396,9 @@ class DiskTier:
 
 
 _DECLINED: Final = {
-    Outcome.WRITTEN: Declined.ENDED,  # and cancelled at the last moment
-    Outcome.CANCELLED: Declined.ENDED,
-    Outcome.DOWN: Declined.DOWN,
+    WriteOutcome.WRITTEN: DiskDecline.ENDED,  # and cancelled at the last moment
+    WriteOutcome.CANCELLED: DiskDecline.ENDED,
+    WriteOutcome.DOWN: DiskDecline.DOWN,
 }
 
 

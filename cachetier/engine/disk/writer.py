@@ -35,7 +35,7 @@ _SYNC_BYTES: Final = 64 * 1024 * 1024
 _NOTHING: Final[deque[Write]] = deque()
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     WRITTEN = "written"
     CANCELLED = "cancelled"
     DOWN = "down"  # the disk does not take writes
@@ -73,7 +73,7 @@ class Write:
         self.source = source
         self.cancelled = False
         self.place: tuple[SegmentFile, Record] | None = None
-        self.outcome = Outcome.CANCELLED
+        self.outcome = WriteOutcome.CANCELLED
 
 
 class Events(Protocol):
@@ -205,7 +205,7 @@ class Writer:
     def _write(self, write: Write) -> None:
         """A value waits for room; a move, which is to make some, does not."""
         outcome = self._try(write)
-        if outcome is Outcome.NO_ROOM and write.source is None:
+        if outcome is WriteOutcome.NO_ROOM and write.source is None:
             self._is_short = True
             self._writes.appendleft(write)
             self._tell(self._events.short)
@@ -213,24 +213,24 @@ class Writer:
         write.outcome = outcome
         self._tell(self._events.ended, write)
 
-    def _try(self, write: Write) -> Outcome:
+    def _try(self, write: Write) -> WriteOutcome:
         if write.cancelled:
-            return Outcome.CANCELLED
+            return WriteOutcome.CANCELLED
         try:
-            return Outcome.DOWN if self.halted else self._append(write)
+            return WriteOutcome.DOWN if self.halted else self._append(write)
         except FormatError:
-            return Outcome.CORRUPT
+            return WriteOutcome.CORRUPT
         except OSError as exc:
             self._halt(exc, "writing")
         except Exception:  # a dead thread would hold memory for ever, and nobody would see it
             log.exception("the disk's writer failed")
             self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
-        return Outcome.DOWN
+        return WriteOutcome.DOWN
 
-    def _append(self, write: Write) -> Outcome:
+    def _append(self, write: Write) -> WriteOutcome:
         file = self._file_for(write)
         if file is None:
-            return Outcome.NO_ROOM
+            return WriteOutcome.NO_ROOM
         if write.source is not None:
             record = file.copy(*write.source)
         else:
@@ -238,7 +238,7 @@ class Writer:
             record = file.append(write.key, write.views, write.length, value_crc(write.views))
         with self._lock:
             if write.cancelled:
-                return Outcome.CANCELLED
+                return WriteOutcome.CANCELLED
             file.commit(record.slot, write.ends_ms, record.crc)
             write.place = (file, record)
             if write.source is not None:  # or what is dropped from its new place would come back
@@ -246,7 +246,7 @@ class Writer:
         self._since_sync += record.end - record.offset
         if self._since_sync >= _SYNC_BYTES:
             self._sync(file)
-        return Outcome.WRITTEN
+        return WriteOutcome.WRITTEN
 
     def _sync(self, file: SegmentFile) -> None:
         written, self._since_sync = self._since_sync, 0

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cachetier.engine.policies.base import Ghosts
-from cachetier.engine.store import Declined, EvictionReason, Reason
+from cachetier.engine.store import Declined, DeclineReason, EvictionReason
 from cachetier.wire import envelope
 
 _WINDOW: Final = 4  # a decision for each quarter of the capacity that went, or was refused
@@ -40,7 +40,7 @@ class _Space:
         self.shut: Ghosts | None = None  # what was refused lately; None: the door is open
 
 
-class Admission:
+class NamespaceAdmission:
     """`capacity` answers how many bytes the node may hold now."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
@@ -69,7 +69,7 @@ class Admission:
         space.shut.add(key, cost)
         space.shut.trim(self._capacity())
         return Declined(
-            Reason.ADMISSION,
+            DeclineReason.ADMISSION,
             "values of this namespace have to go before anybody uses them: a larger node, or "
             "fewer at once, would help",
         )

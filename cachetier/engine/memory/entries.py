@@ -44,7 +44,7 @@ class Owner(Protocol):
     ) -> Declined | None: ...
 
 
-class Held(Hold):
+class HeldEntry(Hold):
     """See store.Hold."""
 
     __slots__ = ("_entry", "_owner")
@@ -70,7 +70,7 @@ class Held(Hold):
         return data if data is not None else b"".join(self.views)
 
 
-class Receiving:
+class IncomingEntry:
     """See store.Room."""
 
     __slots__ = ("_entry", "_key", "_owner", "length", "views")

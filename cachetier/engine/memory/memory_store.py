@@ -20,21 +20,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from cachetier.engine.memory.arena import Arena
-from cachetier.engine.memory.entries import Entry, Held, Receiving
-from cachetier.engine.policies import Lru, Policy
+from cachetier.engine.memory.entries import Entry, HeldEntry, IncomingEntry
+from cachetier.engine.policies import EvictionPolicy, Lru
 from cachetier.engine.store import (
     LONG_BYTES,
     Condition,
     Declined,
+    DeclineReason,
     DiskValue,
     EvictionReason,
-    Facts,
     Gate,
     Hold,
     Lower,
-    Reason,
-    Room,
-    Usage,
+    StoreFacts,
+    StoreUsage,
+    WriteReservation,
 )
 from cachetier.wire import envelope as block_keys
 
@@ -61,7 +61,7 @@ class MemoryStore:
         *,
         arena: Arena | None = None,
         receiving_bytes: int | None = None,
-        policy: Policy | None = None,
+        policy: EvictionPolicy | None = None,
         gates: Sequence[Gate] = (),
         lower: Lower | None = None,
     ) -> None:
@@ -90,11 +90,11 @@ class MemoryStore:
         self._use(key)
         return self._hold(entry)
 
-    def peek(self, key: bytes, now: float) -> Facts | None:
+    def peek(self, key: bytes, now: float) -> StoreFacts | None:
         entry = self._alive(key, now)
         if entry is None:
             return None if self.lower is None else self.lower.peek(key, now)
-        return Facts(entry.length, entry.cost)
+        return StoreFacts(entry.length, entry.cost)
 
     def touch(self, key: bytes, now: float) -> bool:
         if self._alive(key, now) is None:
@@ -113,16 +113,20 @@ class MemoryStore:
         if self.lower is not None:
             yield from (key for key in self.lower.walk() if key not in self._entries)
 
-    def usage(self) -> Usage:
-        return Usage(self._used, self._capacity, len(self._entries), self._gone, self._receiving)
+    def usage(self) -> StoreUsage:
+        return StoreUsage(
+            self._used, self._capacity, len(self._entries), self._gone, self._receiving
+        )
 
     # -- writing -------------------------------------------------------------------------------
-    def room(self, key: bytes, length: int, now: float, condition: Condition) -> Room | Declined:
+    def room(
+        self, key: bytes, length: int, now: float, condition: Condition
+    ) -> WriteReservation | Declined:
         declined = self._unmet(key, now, condition)
         if declined is not None:
             return declined
         if self._receiving + length > self._receiving_limit:
-            return Declined(Reason.BACKPRESSURE, "too many bytes are being received at once")
+            return Declined(DeclineReason.BACKPRESSURE, "too many bytes are being received at once")
         cost = len(key) + self.arena.cost(length) + ENTRY_BYTES
         declined = self._make_room(key, cost, now)
         if declined is not None:
@@ -130,11 +134,11 @@ class MemoryStore:
         extents = self.arena.take(length)
         if extents is None:
             self._do_with_less(now)
-            return Declined(Reason.BACKPRESSURE, "the system is short of shared memory")
+            return Declined(DeclineReason.BACKPRESSURE, "the system is short of shared memory")
         self._used += cost
         self._pinned += cost
         self._receiving += length
-        return Receiving(self, key, Entry(length, cost, None, extents))
+        return IncomingEntry(self, key, Entry(length, cost, None, extents))
 
     def put(
         self,
@@ -209,7 +213,7 @@ class MemoryStore:
         most = self.arena.limit_bytes
         if capacity_bytes > most:
             return Declined(
-                Reason.TOO_LARGE, f"this node can be grown to {most} bytes without a restart"
+                DeclineReason.TOO_LARGE, f"this node can be grown to {most} bytes without a restart"
             )
         self._set_capacity(capacity_bytes, now)
         self.arena.resize(capacity_bytes)
@@ -261,18 +265,18 @@ class MemoryStore:
             return None
         there = self.touch(key, now)
         if there and condition is Condition.ABSENT:
-            return Declined(Reason.EXISTS)
+            return Declined(DeclineReason.EXISTS)
         if not there and condition is Condition.PRESENT:
-            return Declined(Reason.ABSENT)
+            return Declined(DeclineReason.ABSENT)
         return None
 
     def _make_room(self, key: bytes, cost: int, now: float) -> Declined | None:
         """None: `cost` more bytes fit now."""
         if cost > self._capacity:
             text = f"{cost} bytes in a store of {self._capacity}"
-            return Declined(Reason.TOO_LARGE, text)
+            return Declined(DeclineReason.TOO_LARGE, text)
         if self._pinned + cost > self._capacity:  # evicting all the rest would not be enough
-            return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+            return Declined(DeclineReason.BACKPRESSURE, "readers and writers hold the memory")
         for gate in self._gates:
             declined = gate.refuses(key, cost, now)
             if declined is not None:
@@ -284,7 +288,7 @@ class MemoryStore:
             if victim is None and self._used + cost <= self._capacity:
                 break
             if victim is None:
-                return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+                return Declined(DeclineReason.BACKPRESSURE, "readers and writers hold the memory")
             if self._entries[victim].holds and spared < _SPARED:
                 self._policy.used(victim)  # it is in use: let it be the last
                 spared += 1
@@ -347,7 +351,7 @@ class MemoryStore:
         entry.holds += 1
         if entry.holds == 1:
             self._pinned += entry.cost
-        return Held(self, entry)
+        return HeldEntry(self, entry)
 
     def let_go(self, entry: Entry) -> None:
         entry.holds -= 1

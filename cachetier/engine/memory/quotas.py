@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cachetier.engine.policies import Policy, make
-from cachetier.engine.store import Declined, EvictionReason, Reason
+from cachetier.engine.policies import EvictionPolicy, make
+from cachetier.engine.store import Declined, DeclineReason, EvictionReason
 from cachetier.wire import envelope
 
 
@@ -18,7 +18,7 @@ class _Share:
 
     __slots__ = ("limit", "policy", "used")
 
-    def __init__(self, limit: int, policy: Policy) -> None:
+    def __init__(self, limit: int, policy: EvictionPolicy) -> None:
         self.limit = limit
         self.policy = policy
         self.used = 0
@@ -41,7 +41,7 @@ class Quotas:
         if share is None or cost <= share.limit:
             return None
         return Declined(
-            Reason.QUOTA,
+            DeclineReason.QUOTA,
             f"{cost} bytes are more than the quota of this namespace ({share.limit} bytes)",
         )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.census import Census
-from cachetier.engine.store import Usage
+from cachetier.engine.store import StoreUsage
 from console.processkit.metrics import escape
 
 _OTHER = "other"
@@ -18,9 +18,9 @@ _OTHER = "other"
 
 def render(
     pool: str,
-    usage: Usage,
+    usage: StoreUsage,
     census: Census,
-    admission: Admission | None,
+    admission: NamespaceAdmission | None,
     policy: tuple[str, int],
     quotas: Mapping[str, int],
 ) -> Iterable[str]:

@@ -21,7 +21,7 @@ from enum import StrEnum
 _MAX_ADDRESSES = 4096
 
 
-class Verdict(StrEnum):
+class LoginVerdict(StrEnum):
     """LOCKED is wrong as well, and one wrong try too many of that address."""
 
     OK = "ok"
@@ -42,7 +42,7 @@ class Gatekeeper:
         self._most = float(failures_per_minute)
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, as of when
 
-    def judge(self, host: str, user: bytes, password: bytes, now: float) -> Verdict:
+    def judge(self, host: str, user: bytes, password: bytes, now: float) -> LoginVerdict:
         address = _address(host)
         known = False
         name = _digest(user)
@@ -53,15 +53,15 @@ class Gatekeeper:
         for one in self._passwords:
             right |= hmac.compare_digest(word, one)
         if known and (right or self._open):
-            return Verdict.OK
+            return LoginVerdict.OK
         left = self._tries(address, now)
         if left < 1.0:
-            return Verdict.LOCKED
+            return LoginVerdict.LOCKED
         self._left[address] = (left - 1.0, now)
         self._left.move_to_end(address)
         if len(self._left) > _MAX_ADDRESSES:
             self._left.popitem(last=False)
-        return Verdict.WRONG
+        return LoginVerdict.WRONG
 
     def renew(self, passwords: Sequence[str]) -> None:
         """For logins from now on. Never without any: a node does not open itself."""

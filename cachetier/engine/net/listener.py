@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from cachetier.engine.config import Place
+from cachetier.engine.config import ListenAddress
 from cachetier.engine.net.tls import LiveContext
 
 _BACKLOG = 512
@@ -26,7 +26,7 @@ _WAIT_S = 0.5  # after the machine had no descriptor left
 log = logging.getLogger(__name__)
 
 
-class Door:
+class Listener:
     """A port. `take` is given every connection as a non-blocking socket, and owns it then."""
 
     def __init__(self, take: Callable[[socket.socket], None]) -> None:
@@ -37,7 +37,7 @@ class Door:
     def port(self) -> int:
         return int(self._sockets[0].getsockname()[1])
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: ListenAddress) -> None:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -84,7 +84,7 @@ class Door:
             asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
 
 
-class TlsDoor(Door):
+class TlsListener(Listener):
     """`turned_away` hears of each connection closed because too many handshakes were under way."""
 
     def __init__(

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cachetier.engine.config import Config, Place
+from cachetier.engine.config import Config, ListenAddress
 from cachetier.wire import replies
 
 _CONNECT_S = 5.0
@@ -43,7 +43,7 @@ def tls_for_peers(config: Config) -> ssl.SSLContext | None:
 
 
 class Peer:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ListenAddress) -> None:
         self.place = place
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None

@@ -17,7 +17,14 @@ from typing import Protocol
 
 from cachetier.engine.net.guards import DEFAULT_USER
 from cachetier.engine.node import Node
-from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason, Room
+from cachetier.engine.store import (
+    Condition,
+    Declined,
+    DeclineReason,
+    DiskValue,
+    Hold,
+    WriteReservation,
+)
 from cachetier.wire import envelope, replies
 from cachetier.wire.commands import TABLE, Command
 from cachetier.wire.frames import (
@@ -28,7 +35,7 @@ from cachetier.wire.frames import (
     Landing,
     Limits,
     ProtocolError,
-    Refused,
+    RefusedFrame,
     Request,
     RequestParser,
     limits_before_login,
@@ -71,14 +78,14 @@ class Out(Protocol):
 # A handler whose reply may be long yields after each part of it, and is gone on with when the
 # client has taken what was sent.
 Rest = Iterator[None]
-Handler = Callable[["Session", list[bytes]], Rest | None]
+Handler = Callable[["ClientSession", list[bytes]], Rest | None]
 
 
 class CommandError(Exception):
     """The reply to a command which cannot be done; the text begins with Redis' code."""
 
 
-class Session:
+class ClientSession:
     def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
         self.node = node
         self.id = node.next_id()
@@ -103,7 +110,7 @@ class Session:
         self._handlers = handlers
         self._reserved = 0
         self._turn_ends_at = 0.0
-        self._rooms: list[Room] = []  # of the request being received
+        self._rooms: list[WriteReservation] = []  # of the request being received
         self.parser = RequestParser(self._limits(), self._land)
 
     # -- requests ------------------------------------------------------------------------------
@@ -217,9 +224,9 @@ class Session:
             if isinstance(argument, bytes) and index != place:
                 words.append(argument)
                 continue
-            if isinstance(argument, Refused) and argument.reason not in (
-                Reason.EXISTS,
-                Reason.ABSENT,
+            if isinstance(argument, RefusedFrame) and argument.reason not in (
+                DeclineReason.EXISTS,
+                DeclineReason.ABSENT,
             ):
                 raise self.refusal(argument.reason, argument.length, argument.detail)
             if index == place:
@@ -232,14 +239,14 @@ class Session:
     def refusal(self, reason: str, length: int, detail: str) -> CommandError:
         """The reply for a value which is not kept; counted."""
         self.node.counters.rejected[reason] += 1
-        if reason == Reason.TOO_LARGE:
+        if reason == DeclineReason.TOO_LARGE:
             if detail:
                 return CommandError(f"ERR {detail}")
             most = self.node.config.max_value_bytes
             return CommandError(
                 f"ERR a value of {length} bytes is larger than this node takes ({most} bytes)"
             )
-        if reason == Reason.BACKPRESSURE:
+        if reason == DeclineReason.BACKPRESSURE:
             return CommandError(f"OOM {detail}, try again")
         return CommandError(f"OOM not stored: {detail or reason}")
 
@@ -278,31 +285,33 @@ class Session:
             max_request_bytes=config.max_value_bytes + 64 * DIRECT_BYTES,
         )
 
-    def _land(self, before: Request, length: int) -> Landing | Refused:
+    def _land(self, before: Request, length: int) -> Landing | RefusedFrame:
         """Where the parser may put a long word: a value in the store, anything else in memory."""
         name = _word(before[0]).lower() if before else ""
         if VALUE_PLACES.get(name, 0) == len(before) and before:
             return self._room(name, _as_bytes(before[1]), length)
         if self._reserved + length > _MAX_WORDS_BYTES:
             text = f"the words of a request, its value apart, may take {_MAX_WORDS_BYTES} bytes"
-            return Refused(Reason.TOO_LARGE, length, text)
+            return RefusedFrame(DeclineReason.TOO_LARGE, length, text)
         if not self.node.reserve(length):
-            return Refused(Reason.BACKPRESSURE, length, "too many bytes are being received at once")
+            return RefusedFrame(
+                DeclineReason.BACKPRESSURE, length, "too many bytes are being received at once"
+            )
         self._reserved += length
         return Buffer(length)
 
-    def _room(self, name: str, key: bytes, length: int) -> Landing | Refused:
+    def _room(self, name: str, key: bytes, length: int) -> Landing | RefusedFrame:
         """The words after the value are not there yet. For a block they need not be: its key names
         its bytes for ever, so one which is there already is not received again."""
         once = name == "setnx" or key.startswith(envelope.PREFIX)
         condition = Condition.ABSENT if once else Condition.ALWAYS
         room = self.node.store.room(key, length, time.monotonic(), condition)
         if isinstance(room, Declined):
-            return Refused(room.reason, length, room.detail)
+            return RefusedFrame(room.reason, length, room.detail)
         self._rooms.append(room)
         return room
 
-    def take_room(self) -> Room:
+    def take_room(self) -> WriteReservation:
         """The room which the value of this command was received into."""
         return self._rooms.pop()
 
@@ -345,4 +354,4 @@ def _word(argument: Argument) -> str:
 def _as_bytes(argument: Argument) -> bytes:
     if isinstance(argument, bytes):
         return argument
-    return b"" if isinstance(argument, Refused) else b"".join(argument.views)
+    return b"" if isinstance(argument, RefusedFrame) else b"".join(argument.views)

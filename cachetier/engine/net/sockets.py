@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from cachetier.engine.net.session import Handler, Session
+from cachetier.engine.net.session import ClientSession, Handler
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
 
@@ -31,7 +31,7 @@ _MAX_PIECES = 512
 _WAIT_BYTES = 512 * 1024
 
 
-class Client(Protocol):
+class ClientSocket(Protocol):
     """A connection, to whoever owns them all."""
 
     def leave_if_idle(self) -> None: ...
@@ -60,7 +60,11 @@ class SocketClient:
     """Takes the socket over."""
 
     def __init__(
-        self, sock: socket.socket, node: Node, clients: set[Client], handlers: dict[str, Handler]
+        self,
+        sock: socket.socket,
+        node: Node,
+        clients: set[ClientSocket],
+        handlers: dict[str, Handler],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
@@ -74,7 +78,7 @@ class SocketClient:
         self._is_resting = False  # a reply waits for something else than the client
         self._low_water = 1  # of the socket's own: SO_RCVLOWAT
         self._waiting_op = ""
-        self._session = Session(node, self, handlers)
+        self._session = ClientSession(node, self, handlers)
         introduce(self._session, sock.getpeername(), sock.getsockname(), self.abort)
         node.sessions[self._session.id] = self._session
         clients.add(self)
@@ -287,7 +291,9 @@ class SocketClient:
         self._waiting_op = op
 
 
-def introduce(session: Session, peer: object, local: object, hang_up: Callable[[], None]) -> None:
+def introduce(
+    session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
+) -> None:
     """Tell a session both ends of its connection, and how to cut it."""
     session.peer = _place(peer)
     session.local = _place(local)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from cachetier.engine.net.guards import Guards
 
 if TYPE_CHECKING:
-    from cachetier.engine.net.session import Session
+    from cachetier.engine.net.session import ClientSession
 
 LOGIN = "login_timeout"
 STALLED = "stalled"
 IDLE = "idle_timeout"
 
 
-def overdue(session: Session, guards: Guards, now: float) -> str:
+def overdue(session: ClientSession, guards: Guards, now: float) -> str:
     """Why to close it, "" for not yet. Notices by itself whether bytes have moved."""
     progress = session.progress()
     if progress != session.seen_progress:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 
-class Policy(Protocol):
+class EvictionPolicy(Protocol):
     def __len__(self) -> int:
         """How many keys there are, ghosts not counted."""
         ...

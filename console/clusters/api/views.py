@@ -21,7 +21,7 @@ from console.api.watch import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
 from console.clusters.api import serializers
-from console.clusters.choices import KINDS, Phase
+from console.clusters.choices import KINDS, ClusterPhase
 from console.clusters.models import Cluster
 from console.core.errors import Problem, Refused, expect_object
 from console.provisioners.kubernetes.discovery import rights
@@ -72,11 +72,13 @@ _LABELS = {
 
 @extend_schema(tags=["clusters"])
 @extend_schema_view(get=extend_schema(summary="List clusters", parameters=[WATCH, LAST_EVENT_ID]))
-class Clusters(WatchedList[Cluster]):
+class ClusterListView(WatchedList[Cluster]):
     serializer_class = serializers.ClusterSerializer
     filters = (
         Filter("search", "name__icontains", "In the name."),
-        Filter("phase", "status__phase", "In this phase.", choices=[str(one) for one in Phase]),
+        Filter(
+            "phase", "status__phase", "In this phase.", choices=[str(one) for one in ClusterPhase]
+        ),
         Filter("kind", "kind", "Reached this way.", choices=[str(one) for one in KINDS]),
     )
 
@@ -110,7 +112,7 @@ class Clusters(WatchedList[Cluster]):
 
 
 @extend_schema(tags=["clusters"])
-class One(GenericAPIView[Cluster]):
+class ClusterView(GenericAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
 
     @extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID])
@@ -158,7 +160,7 @@ class One(GenericAPIView[Cluster]):
 
 
 @extend_schema(tags=["clusters"])
-class Check(GenericAPIView[Cluster]):
+class ClusterCheckView(GenericAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
 
     @extend_schema(

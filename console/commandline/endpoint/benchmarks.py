@@ -8,7 +8,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, Asked, Run, Wrong
+from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError, Run
 
 _HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
 _LIVE = ("queued", "running")
@@ -52,7 +52,7 @@ def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
     return parser
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     found = asked.client.benchmarks.list(asked.name)
     none = f"Nobody has measured {asked.name} yet."
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none, key="id")
@@ -84,14 +84,14 @@ def _ms(seconds: Any) -> str:
     return f"{seconds * 1000:,.0f} ms" if isinstance(seconds, (int, float)) else ""
 
 
-def _wish(asked: Asked) -> dict[str, Any]:
+def _wish(asked: CommandContext) -> dict[str, Any]:
     wish = commandline_input.facts(asked.options["fields"])
     if asked.options["trace"]:
         wish["trace"] = commandline_input.text(asked.options["trace"])
     return wish
 
 
-def plan(asked: Asked) -> str:
+def plan(asked: CommandContext) -> str:
     found = asked.client.benchmarks.plan(asked.name, _wish(asked))
     if asked.options["output"] != output.TABLE:
         return output.written(found, asked.options["output"])
@@ -110,7 +110,7 @@ def plan(asked: Asked) -> str:
     return "\n".join(lines)
 
 
-def start(asked: Asked) -> str:
+def start(asked: CommandContext) -> str:
     made = asked.client.benchmarks.start(asked.name, _wish(asked))
     text = f"Benchmark {made['id']} of {asked.name} is accepted."
     if not asked.options["wait"]:
@@ -119,7 +119,7 @@ def start(asked: Asked) -> str:
     return _shown(asked, _ended(asked, made), None)
 
 
-def _ended(asked: Asked, run: dict[str, Any]) -> dict[str, Any]:
+def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
     """It loads somebody, so a wait that ends early leaves it running and says so."""
     end, told = time.monotonic() + asked.options["timeout"], ""
     while run["state"] in _LIVE:
@@ -130,24 +130,24 @@ def _ended(asked: Asked, run: dict[str, Any]) -> dict[str, Any]:
         if time.monotonic() > end:
             stop = f"emberline endpoint benchmark abort {asked.name} {run['id']}"
             text = f"Not within {asked.options['timeout']:g} s, and it goes on. Stop it: {stop}"
-            raise Wrong(text, TIMEOUT)
+            raise CommandError(text, TIMEOUT)
         asked.client.http.pause(LOOK_S)
         run = asked.client.benchmarks.get(asked.name, run["id"])
     if run["state"] == "failed":
-        raise Wrong(f"It has failed. {run['message']}", FAILED)
+        raise CommandError(f"It has failed. {run['message']}", FAILED)
     return run
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     return _shown(asked, asked.client.benchmarks.get(asked.name, asked.options["id"]), None)
 
 
-def abort(asked: Asked) -> str:
+def abort(asked: CommandContext) -> str:
     found = asked.client.benchmarks.abort(asked.name, asked.options["id"])
     return _shown(asked, found, f"{found['id']} is {found['state']}.")
 
 
-def _shown(asked: Asked, run: dict[str, Any], text: str | None) -> str:
+def _shown(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
     if asked.options["output"] != output.TABLE:
         return output.written(run, asked.options["output"])
     if text is not None:
@@ -173,7 +173,7 @@ def _told(name: str, value: Any) -> str:
     return output.cell(value)
 
 
-def compare(asked: Asked) -> str:
+def compare(asked: CommandContext) -> str:
     found = asked.client.benchmarks.compare(asked.options["a"], asked.options["b"])
     if asked.options["output"] != output.TABLE:
         return output.written(found, asked.options["output"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked, Run
+from console.commandline.context import CommandContext, Run
 from console.commandline.endpoint import wait
 from console.commandline.endpoint.wait import GONE
 
@@ -84,7 +84,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _spec(asked: Asked) -> dict[str, Any]:
+def _spec(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     short: dict[str, Any] = {}
     if options["name"]:
@@ -106,7 +106,7 @@ def _spec(asked: Asked) -> dict[str, Any]:
     return spec
 
 
-def create(asked: Asked) -> str:
+def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     made = asked.client.endpoints.create(_spec(asked), dry_run=dry)
     if dry:
@@ -116,7 +116,7 @@ def create(asked: Asked) -> str:
     return _done(asked, made, text)
 
 
-def update(asked: Asked) -> str:
+def update(asked: CommandContext) -> str:
     changed = asked.client.endpoints.update(
         asked.name,
         _spec(asked),
@@ -126,22 +126,22 @@ def update(asked: Asked) -> str:
     return _changed(asked, changed)
 
 
-def scale(asked: Asked) -> str:
+def scale(asked: CommandContext) -> str:
     endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
     return _changed(asked, endpoints.scale(asked.name, asked.options["replicas"], dry_run=dry))
 
 
-def pause(asked: Asked) -> str:
+def pause(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     return _changed(asked, asked.client.endpoints.pause(asked.name, dry_run=dry))
 
 
-def resume(asked: Asked) -> str:
+def resume(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     return _changed(asked, asked.client.endpoints.resume(asked.name, dry_run=dry))
 
 
-def move(asked: Asked) -> str:
+def move(asked: CommandContext) -> str:
     team, dry = asked.options["team"], asked.options["dry_run"]
     changed = asked.client.endpoints.move(asked.name, team, dry_run=dry)
     if dry:
@@ -149,12 +149,12 @@ def move(asked: Asked) -> str:
     return _done(asked, changed, f"{asked.name} is {f'team {team}' if team else 'nobody'}'s now.")
 
 
-def rollback(asked: Asked) -> str:
+def rollback(asked: CommandContext) -> str:
     endpoints, dry = asked.client.endpoints, asked.options["dry_run"]
     return _changed(asked, endpoints.rollback(asked.name, asked.options["revision"], dry_run=dry))
 
 
-def delete(asked: Asked) -> str:
+def delete(asked: CommandContext) -> str:
     options = asked.options
     answer = asked.client.endpoints.delete(
         asked.name, abandon=options["abandon"], dry_run=options["dry_run"]
@@ -170,7 +170,7 @@ def delete(asked: Asked) -> str:
     return wait.until(asked, asked.name, GONE)
 
 
-def _changed(asked: Asked, endpoint: Any) -> str:
+def _changed(asked: CommandContext, endpoint: Any) -> str:
     if asked.options["dry_run"]:
         return _would(asked, endpoint)
     text = (
@@ -180,21 +180,21 @@ def _changed(asked: Asked, endpoint: Any) -> str:
     return _done(asked, endpoint, text)
 
 
-def _done(asked: Asked, endpoint: Any, text: str) -> str:
+def _done(asked: CommandContext, endpoint: Any, text: str) -> str:
     said = wait.after(asked, endpoint, text)
     if asked.options["wait"] and asked.options["output"] != output.TABLE:
         endpoint = asked.client.endpoints.get(endpoint["name"])
     return _shown(asked, endpoint, said)
 
 
-def _shown(asked: Asked, endpoint: Any, text: str) -> str:
+def _shown(asked: CommandContext, endpoint: Any, text: str) -> str:
     form = asked.options["output"]
     if form == output.NAME:
         return str(endpoint["name"])
     return text if form == output.TABLE else output.written(endpoint, form)
 
 
-def _would(asked: Asked, answer: Any) -> str:
+def _would(asked: CommandContext, answer: Any) -> str:
     """What a dry run answered."""
     form = asked.options["output"]
     if form in (output.JSON, output.YAML):

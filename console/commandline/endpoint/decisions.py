@@ -8,7 +8,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import FAILED, USAGE, Asked, Wrong
+from console.commandline.context import FAILED, USAGE, CommandContext, CommandError
 
 _HEAD = ("ID", "TIME", "STRATEGY", "CHOSEN", "REASON", "PROMPT", "CACHED", "TTFT", "STATUS")
 
@@ -26,7 +26,7 @@ def add_to(verbs: Any) -> None:
     one.set_defaults(run=decision)
 
 
-def decisions(asked: Asked) -> str:
+def decisions(asked: CommandContext) -> str:
     found = asked.client.endpoints.decisions(asked.name, asked.options["limit"])
     none = f"The router of {asked.name} has decided nothing yet."
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -50,7 +50,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def decision(asked: Asked) -> str:
+def decision(asked: CommandContext) -> str:
     found = asked.client.endpoints.decision(asked.name, asked.options["id"])
     form = asked.options["output"]
     return told(found) if form == output.TABLE else output.written(found, form)
@@ -101,7 +101,7 @@ def add_to_explaining(verbs: Any) -> None:
     parser.set_defaults(run=explain)
 
 
-def explain(asked: Asked) -> str:
+def explain(asked: CommandContext) -> str:
     options = asked.options
     found = asked.client.endpoints.explain(
         asked.name,
@@ -120,14 +120,14 @@ def _body(options: dict[str, Any]) -> dict[str, Any]:
         return commandline_input.document(options["file"])
     prompt = commandline_input.text("-") if options["prompt"] == "-" else str(options["prompt"])
     if not prompt.strip():
-        raise Wrong("The prompt is empty.", USAGE)
+        raise CommandError("The prompt is empty.", USAGE)
     return {"messages": [{"role": "user", "content": prompt}]}
 
 
 def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
     """Of several, each has its own word; where none can tell it is a failure."""
     if routers and all(one["error"] for one in routers):
-        raise Wrong("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
+        raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
     for number, one in enumerate(routers, 1):
         head = [f"Router {number} of {len(routers)}:"] if len(routers) > 1 else []
         yield "\n".join([*head, one["error"] or told(one["ranking"] or {})])

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.client import NotFound
-from console.client.documents import Examination, Finding
+from console.client.documents import DoctorFinding, Examination
 from console.commandline import output
-from console.commandline.context import FAILED, USAGE, Answer, Asked, Wrong
+from console.commandline.context import FAILED, USAGE, CommandContext, CommandError, CommandResult
 
 _VERDICTS = {"error": 2, "warning": 1}
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}
@@ -31,24 +31,24 @@ def add_room(rooms: Any) -> None:
     rooms.add_parser("doctor", help=text).set_defaults(run=preflight)
 
 
-def preflight(asked: Asked) -> str:
+def preflight(asked: CommandContext) -> str:
     if asked.here is None:
         text = "The doctor of a console runs on its own machine: kubectl exec, or log in there."
-        raise Wrong(text, USAGE)
+        raise CommandError(text, USAGE)
     text, well = asked.here.doctor()
     if not well:
-        raise Wrong(text, FAILED)
+        raise CommandError(text, FAILED)
     return text
 
 
-def examine(asked: Asked) -> Answer:
+def examine(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.endpoints.doctor(asked.name)
     except NotFound as error:
-        raise Wrong(str(error), _VERDICTS["error"]) from None
+        raise CommandError(str(error), _VERDICTS["error"]) from None
     form = asked.options["output"]
     text = _text(found) if form == output.TABLE else output.written(found, form)
-    return Answer(text, _VERDICTS.get(found["verdict"], 0))
+    return CommandResult(text, _VERDICTS.get(found["verdict"], 0))
 
 
 def _text(found: Examination) -> str:
@@ -76,7 +76,7 @@ def _summary(found: Examination, skipped: int) -> str:
     )
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: DoctorFinding) -> Iterator[str]:
     severity, evidence = finding["severity"], finding["evidence"]
     yield f"{_MARKS.get(severity, '?')} {severity} {finding['code']}: {finding['what']}"
     for line in evidence[:_EVIDENCE]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.client.documents import Drift
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 
 _HEAD = ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD")
 
@@ -27,7 +27,7 @@ def add_to(verbs: Any) -> None:
     adopted.set_defaults(run=adopt)
 
 
-def drift(asked: Asked) -> str:
+def drift(asked: CommandContext) -> str:
     """As found at the last look."""
     found = asked.client.endpoints.drift(asked.name)
     none = f"Nothing of {asked.name} differs from what is wanted."
@@ -45,7 +45,7 @@ def _cells(row: Drift) -> tuple[str, ...]:
     )
 
 
-def heal(asked: Asked) -> str:
+def heal(asked: CommandContext) -> str:
     workload = asked.options["workload"]
     asked.client.endpoints.heal(asked.name, workload)
     return (
@@ -54,7 +54,7 @@ def heal(asked: Asked) -> str:
     )
 
 
-def adopt(asked: Asked) -> str:
+def adopt(asked: CommandContext) -> str:
     key = asked.options["key"]
     asked.client.endpoints.adopt(asked.name, key)
     return f"{key} is left as it was found. See: emberline endpoint drift {asked.name}"

@@ -7,11 +7,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from console.client.documents import Endpoint, Event, Revision
+from console.client.documents import Endpoint, EndpointEventDocument, Revision
 from console.client.errors import Conflict
 from console.client.logs import MOST_LINES, TAIL_LINES, LogEnd
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 from endpoints.choices import STEP_LABELS
 
 _MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
@@ -40,7 +40,7 @@ def add_to(verbs: Any) -> None:
     back.set_defaults(run=revisions)
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     filters = {
         name: asked.options[name] for name in ("phase", "cluster", "team", "model", "strategy")
     }
@@ -67,7 +67,7 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
     )
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     endpoint = asked.client.endpoints.get(asked.name)
     form = asked.options["output"]
     if form == output.NAME:
@@ -104,7 +104,7 @@ def label(step: str) -> str:
     return _LABELS.get(step, step)
 
 
-def list_events(asked: Asked) -> str:
+def list_events(asked: CommandContext) -> str:
     latest = list(islice(asked.client.endpoints.events(asked.name), asked.options["limit"]))
     return output.rows(
         reversed(latest),
@@ -114,11 +114,11 @@ def list_events(asked: Asked) -> str:
     )
 
 
-def _event(row: Event) -> tuple[str, ...]:
+def _event(row: EndpointEventDocument) -> tuple[str, ...]:
     return output.when(row["last_at"]), row["reason"], str(row["count"]), row["message"]
 
 
-def revisions(asked: Asked) -> str:
+def revisions(asked: CommandContext) -> str:
     latest = list(asked.client.endpoints.revisions(asked.name))
     return output.rows(
         reversed(latest),
@@ -145,7 +145,7 @@ def add_to_logs(verbs: Any) -> None:
     parser.set_defaults(run=logs)
 
 
-def logs(asked: Asked) -> str:
+def logs(asked: CommandContext) -> str:
     """Which log it is goes to standard error, so that the log alone can be piped."""
     options = asked.options
     which = (asked.name, options["worker"], options["container"], options["tail"])

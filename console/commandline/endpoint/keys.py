@@ -8,7 +8,7 @@ from typing import Any
 from console.client import documents
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked, Run
+from console.commandline.context import CommandContext, Run
 
 _HEAD = ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED")
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
@@ -45,7 +45,7 @@ def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
     return parser
 
 
-def list_keys(asked: Asked) -> str:
+def list_keys(asked: CommandContext) -> str:
     found = asked.client.endpoints.keys(asked.name)
     none = f"There are no keys. Make one: emberline endpoint key create {asked.name} PROGRAM"
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none, key="id")
@@ -74,13 +74,13 @@ def _short(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def create(asked: Asked) -> str:
+def create(asked: CommandContext) -> str:
     """The key alone, so that it can be piped into a file."""
     label, terms = asked.options["key_name"], commandline_input.facts(asked.options["terms"])
     return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
 
 
-def update(asked: Asked) -> str:
+def update(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.change_key(
         asked.name, key["id"], commandline_input.facts(asked.options["terms"])
@@ -88,18 +88,18 @@ def update(asked: Asked) -> str:
     return f"The key {key['name']} is changed."
 
 
-def rotate(asked: Asked) -> str:
+def rotate(asked: CommandContext) -> str:
     grace = asked.options["grace"]
     return asked.client.endpoints.rotate_key(asked.name, _key(asked)["id"], grace)["key"]
 
 
-def revoke(asked: Asked) -> str:
+def revoke(asked: CommandContext) -> str:
     key = _key(asked)
     asked.client.endpoints.revoke_key(asked.name, key["id"])
     return f"The key {key['name']} is revoked."
 
 
-def usage(asked: Asked) -> str:
+def usage(asked: CommandContext) -> str:
     found = asked.client.endpoints.usage(asked.name, asked.options["days"])
     form = asked.options["output"]
     if form != output.TABLE:
@@ -118,7 +118,7 @@ def usage(asked: Asked) -> str:
     return f"Since {output.when(found['since'])}\n{output.table(head, rows)}"
 
 
-def _key(asked: Asked) -> documents.Key:
+def _key(asked: CommandContext) -> documents.Key:
     rows, name = asked.client.endpoints.keys(asked.name), asked.name
     listing = f"emberline endpoint key list {name}"
     return commandline_input.one_of(rows, asked.options["key_id"], f"key of {name}", listing)

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
 
 _SAID = {"create": "created", "update": "changed", "unchanged": "unchanged"}
@@ -36,7 +36,7 @@ def add_to(verbs: Any) -> None:
     out.set_defaults(run=export)
 
 
-def apply(asked: Asked) -> str:
+def apply(asked: CommandContext) -> str:
     options = asked.options
     found = [item for path in options["files"] for item in commandline_input.objects(path)]
     answer = asked.client.endpoints.apply(
@@ -75,7 +75,7 @@ def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
         yield f"  {word}: {note['field']}: {note['message']} {note['remedy']}".rstrip()
 
 
-def export(asked: Asked) -> str:
+def export(asked: CommandContext) -> str:
     if asked.options["output"] == "json":
         return output.written(asked.client.endpoints.exported(asked.name), output.JSON)
     return asked.client.endpoints.export(asked.name).rstrip()

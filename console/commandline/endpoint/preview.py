@@ -9,7 +9,7 @@ from typing import Any
 from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import FAILED, OK, Answer, Asked
+from console.commandline.context import FAILED, OK, CommandContext, CommandResult
 from console.commandline.endpoint.changes import add_spec_file
 
 _MARKS = {"fits": "✓", "tight": "!", "no": "✗"}
@@ -28,7 +28,7 @@ def add_to(verbs: Any) -> None:
         parser.set_defaults(run=run)
 
 
-def _spec(asked: Asked) -> dict[str, Any]:
+def _spec(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     known: dict[str, Any] = {}
     if options["name"]:
@@ -45,14 +45,14 @@ def _spec(asked: Asked) -> dict[str, Any]:
     )
 
 
-def fit(asked: Asked) -> Answer:
+def fit(asked: CommandContext) -> CommandResult:
     found = asked.client.endpoints.fit(_spec(asked))
     judged = found["judged"]
     good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
     form = asked.options["output"]
     lines = [*_judged(judged), *_routers(found["routers"])]
     text = "\n".join(lines) if form == output.TABLE else output.written(found, form)
-    return Answer(text, OK if good or not judged else FAILED)
+    return CommandResult(text, OK if good or not judged else FAILED)
 
 
 def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _amount(line: dict[str, Any]) -> str:
     return output.size(value) if unit == "bytes" else f"{amount} {unit}".rstrip()
 
 
-def preview(asked: Asked) -> str:
+def preview(asked: CommandContext) -> str:
     found = asked.client.endpoints.preview(_spec(asked))
     form = asked.options["output"]
     if form != output.TABLE:

@@ -13,7 +13,7 @@ from console.client.documents import Endpoint
 from console.client.errors import NotFound
 from console.client.watch import Watch
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, Asked, Wrong
+from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
 from console.commandline.endpoint.endpoints import described, label
 from endpoints.choices import Phase
 
@@ -42,11 +42,11 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help=text)
 
 
-def wait(asked: Asked) -> str:
+def wait(asked: CommandContext) -> str:
     return until(asked, asked.name, asked.options["phase"])
 
 
-def after(asked: Asked, endpoint: Endpoint, text: str) -> str:
+def after(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
     """`text`, or with --wait what came of the change that made this `endpoint`."""
     if not asked.options["wait"]:
         return text
@@ -55,7 +55,7 @@ def after(asked: Asked, endpoint: Endpoint, text: str) -> str:
     return until(asked, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
 
 
-def until(asked: Asked, name: str, phase: str) -> str:
+def until(asked: CommandContext, name: str, phase: str) -> str:
     """What to say when it is so; `Wrong` when it will not be, or not in time."""
     seen = _Seen(asked)
     deadline = time.monotonic() + asked.options["timeout"]
@@ -74,20 +74,20 @@ def until(asked: Asked, name: str, phase: str) -> str:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
         why = f"Not within {asked.options['timeout']:.0f} s."
-        raise Wrong(seen.told_of(why), TIMEOUT) from None
+        raise CommandError(seen.told_of(why), TIMEOUT) from None
     if phase != GONE:
-        raise Wrong(seen.told_of(f"{name} was deleted meanwhile."), FAILED)
+        raise CommandError(seen.told_of(f"{name} was deleted meanwhile."), FAILED)
     return f"{name} is deleted."
 
 
-def _healed(asked: Asked, state: Endpoint, deadline: float) -> Endpoint:
+def _healed(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
     """The state itself, unless it is Failed: then the one after that, or the end."""
     seen = _Seen(asked)
     begun = time.monotonic()
     while state["phase"] == Phase.FAILED:
         now = time.monotonic()
         if now - begun > HEAL_S or now > deadline:
-            raise Wrong(f"It has failed.\n{described(state)}", FAILED)
+            raise CommandError(f"It has failed.\n{described(state)}", FAILED)
         asked.client.http.pause(min(0.5, max(deadline - now, 0)))
         state = seen.of(asked.client.endpoints.get(state["name"]))
     return state
@@ -97,7 +97,7 @@ def _healed(asked: Asked, state: Endpoint, deadline: float) -> Endpoint:
 class _Seen:
     """Tells each step that has moved, once."""
 
-    asked: Asked
+    asked: CommandContext
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)
     told: dict[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 
 _ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
 _ALERT_CLUSTERS_FIELDS = (
@@ -25,7 +25,7 @@ def add_to_alert_clusters(verbs: Any) -> None:
     said.set_defaults(run=keep)
 
 
-def list_all_alert_clusters(asked: Asked) -> str:
+def list_all_alert_clusters(asked: CommandContext) -> str:
     found = asked.client.alerts.clusters()
     none = "No cluster is known."
     return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
@@ -39,7 +39,7 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def keep(asked: Asked) -> str:
+def keep(asked: CommandContext) -> str:
     made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
     kept = " and ".join(name for name in ("rules", "receivers") if made[name])
     if not kept:
@@ -106,7 +106,7 @@ def _of(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--endpoint", default="", help=text)
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     wanted = {"endpoint": asked.options["endpoint"]} if asked.options["endpoint"] else {}
     found = asked.client.alerts.active(**wanted)
     return output.rows(found, asked.options["output"], _ALERTS, _alert, none="No alert fires.")
@@ -120,7 +120,7 @@ def _alert(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def list_rules(asked: Asked) -> str:
+def list_rules(asked: CommandContext) -> str:
     found = asked.client.alerts.rules(asked.options["endpoint"])
     key = "rule" if asked.options["endpoint"] else "name"
     return output.rows(found, asked.options["output"], _RULES, _rule, key=key)
@@ -132,18 +132,18 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
     return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     found = asked.client.alerts.get(asked.name, asked.options["endpoint"])
     return output.written(found, asked.options["output"])
 
 
-def set_(asked: Asked) -> str:
+def set_(asked: CommandContext) -> str:
     wish = commandline_input.facts(asked.options["fields"])
     made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
     return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
 
 
-def try_(asked: Asked) -> str:
+def try_(asked: CommandContext) -> str:
     words: list[str] = asked.options["words"]
     name = "" if "=" in words[0] else words[0]
     wish = {
@@ -186,19 +186,19 @@ def _fired(one: dict[str, Any]) -> tuple[str, ...]:
     return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
 
 
-def create(asked: Asked) -> str:
+def create(asked: CommandContext) -> str:
     wish = {"name": asked.name, **commandline_input.facts(asked.options["fields"])}
     made = asked.client.alerts.create(wish)
     return f"{made['name']} is written. Prometheus reads it within seconds."
 
 
-def reset(asked: Asked) -> str:
+def reset(asked: CommandContext) -> str:
     asked.client.alerts.reset(asked.name, asked.options["endpoint"])
     whose = f" of {asked.options['endpoint']}" if asked.options["endpoint"] else ""
     return f"{asked.name}{whose} is reset."
 
 
-def as_file(asked: Asked) -> str:
+def as_file(asked: CommandContext) -> str:
     found = asked.client.alerts.file()
     text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
     return text.rstrip()

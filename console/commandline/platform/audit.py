@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import USAGE, Asked, Wrong
+from console.commandline.context import USAGE, CommandContext, CommandError
 
 _HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
 _FILTERS = {
@@ -36,11 +36,13 @@ def add_to(rooms: Any) -> None:
     parser.set_defaults(run=audit)
 
 
-def audit(asked: Asked) -> str:
+def audit(asked: CommandContext) -> str:
     verb = asked.options["verb"]
     if verb:
         if asked.here is None:
-            raise Wrong(f"audit {verb} runs on the console's own machine: run it there.", USAGE)
+            raise CommandError(
+                f"audit {verb} runs on the console's own machine: run it there.", USAGE
+            )
         return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
     latest = list(islice(rows, max(asked.options["limit"], 0)))

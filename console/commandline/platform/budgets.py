@@ -6,7 +6,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import NOT_FOUND, Asked, Wrong
+from console.commandline.context import NOT_FOUND, CommandContext, CommandError
 
 _BUDGETS = ("NAME", "FOR", "USD/MONTH", "SPENT", "FORESEEN", "USED")
 _PRICES = ("TIER", "FROM", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE")
@@ -53,7 +53,7 @@ def _add_prices(rooms: Any) -> None:
     forgotten.set_defaults(run=forget)
 
 
-def budgets(asked: Asked) -> str:
+def budgets(asked: CommandContext) -> str:
     room = asked.client.budgets
     found = [{**one, **room.state(one["id"])} for one in room.list()]
     none = "No budget yet: emberline budget set NAME USD."
@@ -71,7 +71,7 @@ def _budget(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def keep(asked: Asked) -> str:
+def keep(asked: CommandContext) -> str:
     options, room = asked.options, asked.client.budgets
     facts: dict[str, Any] = {"name": asked.name, "usd": options["usd"]}
     for whose in ("team", "tag", "endpoint"):
@@ -83,15 +83,15 @@ def keep(asked: Asked) -> str:
     return f"{made['name']}: {output.number(made['usd'])} USD a month for {held}."
 
 
-def delete(asked: Asked) -> str:
+def delete(asked: CommandContext) -> str:
     known = asked.client.budgets.named(asked.name)
     if known is None:
-        raise Wrong(f"There is no budget {asked.name}.", NOT_FOUND)
+        raise CommandError(f"There is no budget {asked.name}.", NOT_FOUND)
     asked.client.budgets.delete(known["id"])
     return f"The budget {asked.name} is gone."
 
 
-def prices(asked: Asked) -> str:
+def prices(asked: CommandContext) -> str:
     found = asked.client.tier_prices.list()
     none = "Nothing was said: tiers of this machine cost their part of its memory."
     return output.rows(found, asked.options["output"], _PRICES, _price, none=none)
@@ -103,12 +103,12 @@ def _price(one: dict[str, Any]) -> tuple[str, ...]:
     return one["name"], one["since"], usd, one["machine"] or "-", disk, one["source"]
 
 
-def history(asked: Asked) -> str:
+def history(asked: CommandContext) -> str:
     found = asked.client.tier_prices.history(asked.name)
     return output.rows(found, asked.options["output"], _PRICES, _price)
 
 
-def price(asked: Asked) -> str:
+def price(asked: CommandContext) -> str:
     made = asked.client.tier_prices.set(
         asked.name, commandline_input.facts(asked.options["fields"])
     )
@@ -117,6 +117,6 @@ def price(asked: Asked) -> str:
     return f"{made['name']} from {since} on: {usd} USD an hour, nodes on {where}."
 
 
-def forget(asked: Asked) -> str:
+def forget(asked: CommandContext) -> str:
     asked.client.tier_prices.forget(asked.name)
     return f"What was said of {asked.name} is forgotten."

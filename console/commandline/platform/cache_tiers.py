@@ -8,7 +8,7 @@ from typing import Any
 from console.client.documents import CacheTier
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 from console.commandline.endpoint.changes import would
 
 _HEAD = ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY")
@@ -58,7 +58,7 @@ def add_to(rooms: Any) -> None:
     ending.set_defaults(run=delete)
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     none = "There is no cache tier. Create one: emberline cache-tier create NAME"
     found = asked.client.cache_tiers.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -80,7 +80,7 @@ def _cells(one: CacheTier) -> tuple[str, ...]:
     )
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     found = asked.client.cache_tiers.get(asked.name)
     form = asked.options["output"]
     return "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
@@ -109,18 +109,18 @@ def _told(one: CacheTier) -> Iterator[str]:
         yield output.table(("NODE", "STATE", "URL", "RESTARTS", "MESSAGE"), rows)
 
 
-def contents(asked: Asked) -> str:
+def contents(asked: CommandContext) -> str:
     found = asked.client.cache_tiers.contents(asked.name)
     form = asked.options["output"]
     return output.written(found, output.YAML if form == output.TABLE else form)
 
 
-def _facts(asked: Asked) -> dict[str, Any]:
+def _facts(asked: CommandContext) -> dict[str, Any]:
     file = commandline_input.document(asked.options["file"]) if asked.options["file"] else {}
     return {**file, **commandline_input.facts(asked.options["fields"])}
 
 
-def create(asked: Asked) -> str:
+def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     made = asked.client.cache_tiers.create(asked.name, _facts(asked), dry_run=dry)
     if dry:
@@ -128,17 +128,17 @@ def create(asked: Asked) -> str:
     return f"{asked.name} is accepted. See: emberline cache-tier get {asked.name}"
 
 
-def update(asked: Asked) -> str:
+def update(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     changed = asked.client.cache_tiers.change(asked.name, _facts(asked), dry_run=dry)
     return would(changed) if dry else f"{asked.name} is at generation {changed['generation']}."
 
 
-def flush(asked: Asked) -> str:
+def flush(asked: CommandContext) -> str:
     dropped = asked.client.cache_tiers.flush(asked.name, asked.options["namespace"])
     return f"{dropped} values of {asked.name} are forgotten."
 
 
-def delete(asked: Asked) -> str:
+def delete(asked: CommandContext) -> str:
     asked.client.cache_tiers.delete(asked.name)
     return f"{asked.name} is being deleted."

@@ -13,7 +13,13 @@ from console.client import NotFound
 from console.client.documents import Cluster
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import NOT_FOUND, USAGE, Answer, Asked, Wrong
+from console.commandline.context import (
+    NOT_FOUND,
+    USAGE,
+    CommandContext,
+    CommandError,
+    CommandResult,
+)
 
 KINDS = ("in-cluster", "kubeconfig", "context")
 REACHES = ("pods", "api")
@@ -75,7 +81,7 @@ def _add_facts(parser: Any) -> None:
     parser.add_argument("--reach", choices=REACHES, help="what the console can connect to")
 
 
-def listed(asked: Asked) -> str:
+def listed(asked: CommandContext) -> str:
     none = "There is no cluster yet. Add one with: emberline cluster add NAME --kubeconfig FILE"
     found = asked.client.clusters.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -86,24 +92,24 @@ def _cells(one: Cluster) -> tuple[str, ...]:
     return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     found = _found(asked)
     form = asked.options["output"]
     return "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
 
 
-def add(asked: Asked) -> str:
+def add(asked: CommandContext) -> str:
     made = asked.client.clusters.add(asked.name, _facts(asked))
     name = made["name"]
     return f"Cluster {name} is added. See what it can carry: emberline cluster check {name}"
 
 
-def update(asked: Asked) -> str:
+def update(asked: CommandContext) -> str:
     changed = asked.client.clusters.change(asked.name, _facts(asked))
     return f"Cluster {changed['name']} is changed. What runs there goes on."
 
 
-def _facts(asked: Asked) -> dict[str, Any]:
+def _facts(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     facts = {key: options[key] for key in _FACTS if options[key] is not None}
     if options["kubeconfig"]:
@@ -111,14 +117,14 @@ def _facts(asked: Asked) -> dict[str, Any]:
     return facts
 
 
-def check(asked: Asked) -> Answer:
+def check(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.clusters.check(asked.name)
     except NotFound:
-        raise Wrong(_unknown(asked), _NO_ANSWER) from None
+        raise CommandError(_unknown(asked), _NO_ANSWER) from None
     form = asked.options["output"]
     text = "\n".join(_told(found)) if form == output.TABLE else output.written(found, form)
-    return Answer(text, _VERDICTS.get(found["phase"], _NO_ANSWER))
+    return CommandResult(text, _VERDICTS.get(found["phase"], _NO_ANSWER))
 
 
 def _told(found: Cluster) -> Iterator[str]:
@@ -146,35 +152,35 @@ def _told(found: Cluster) -> Iterator[str]:
         yield f"  {what} {', '.join(right['verbs'])} {title}{where}: {right['lost']}"
 
 
-def print_role(asked: Asked) -> str:
+def print_role(asked: CommandContext) -> str:
     options = asked.options
     try:
         return asked.client.clusters.role(
             asked.name, namespace=options["namespace"], follow=options["follow"]
         ).rstrip()
     except NotFound:
-        raise Wrong(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_unknown(asked), NOT_FOUND) from None
 
 
-def remove(asked: Asked) -> str:
+def remove(asked: CommandContext) -> str:
     _found(asked)
     asked.client.clusters.remove(asked.name)
     return f"Cluster {asked.name} is forgotten, with its credentials."
 
 
-def rekey(asked: Asked) -> str:
+def rekey(asked: CommandContext) -> str:
     if asked.here is None:
-        raise Wrong("The keys are on the console's own machine: run it there.", USAGE)
+        raise CommandError("The keys are on the console's own machine: run it there.", USAGE)
     return asked.here.rekey()
 
 
-def _found(asked: Asked) -> Cluster:
+def _found(asked: CommandContext) -> Cluster:
     try:
         return asked.client.clusters.get(asked.name)
     except NotFound:
-        raise Wrong(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_unknown(asked), NOT_FOUND) from None
 
 
-def _unknown(asked: Asked) -> str:
+def _unknown(asked: CommandContext) -> str:
     known = ", ".join(one["name"] for one in asked.client.clusters.list()) or "none yet"
     return f"There is no cluster {asked.name}. There are: {known}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import USAGE, Asked, Wrong
+from console.commandline.context import USAGE, CommandContext, CommandError
 
 # Of the API's many; -o json has them all.
 _COLUMNS = (
@@ -31,14 +31,14 @@ _SUMS = (
 )
 
 
-def month(asked: Asked) -> str:
+def month(asked: CommandContext) -> str:
     found = asked.client.cost_reports.get(asked.options["month"])
     form = asked.options["output"]
     if form != output.TABLE:
         return output.written(found, form)
     groups = found["groups"]
     if asked.options["by"] not in groups:
-        raise Wrong(f"There is no such grouping. Known: {', '.join(groups)}.", USAGE)
+        raise CommandError(f"There is no such grouping. Known: {', '.join(groups)}.", USAGE)
     lines = [f"Not in these sums: {found['missing']}."] if found["missing"] else []
     rows = [*groups[asked.options["by"]], {**found["total"], "name": "together"}]
     cells = [[row["name"], *(_cell(row[column]) for column in _SUMS)] for row in rows]
@@ -46,7 +46,7 @@ def month(asked: Asked) -> str:
     return "\n".join([*lines, output.table(head, cells)])
 
 
-def costs(asked: Asked) -> str:
+def costs(asked: CommandContext) -> str:
     if asked.options["month"]:
         return month(asked)
     found = asked.client.costs(asked.options["range"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.client.documents import ExportedFile, GrafanaDashboard
 from console.commandline import output
-from console.commandline.context import FAILED, Asked, Wrong
+from console.commandline.context import FAILED, CommandContext, CommandError
 
 _HEAD = ("UID", "PANELS", "TITLE")
 
@@ -29,16 +29,16 @@ def add_to(rooms: Any) -> None:
     out.set_defaults(run=export)
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     found = asked.client.grafana.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, key="uid")
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     return output.written(asked.client.grafana.get(asked.options["uid"]), output.JSON)
 
 
-def export(asked: Asked) -> str:
+def export(asked: CommandContext) -> str:
     """Files of that name are replaced; others in the folder stay."""
     folder = Path(asked.options["to"])
     files = asked.client.grafana.export(recorded=asked.options["recorded"])
@@ -46,14 +46,14 @@ def export(asked: Asked) -> str:
         for file in files:
             _write(folder, file)
     except OSError as error:
-        raise Wrong(f"{error.filename}: {error.strerror}", FAILED) from None
+        raise CommandError(f"{error.filename}: {error.strerror}", FAILED) from None
     return "\n".join(str(folder / file["path"]) for file in files)
 
 
 def _write(folder: Path, file: ExportedFile) -> None:
     path = PurePosixPath(file["path"])
     if path.is_absolute() or ".." in path.parts:  # a console is not to write elsewhere
-        raise Wrong(f"The console names a file outside the folder: {path}.", FAILED)
+        raise CommandError(f"The console names a file outside the folder: {path}.", FAILED)
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(file["text"], encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import NOT_FOUND, Asked, Wrong
+from console.commandline.context import NOT_FOUND, CommandContext, CommandError
 
 _HEAD = ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY")
 
@@ -33,7 +33,7 @@ def _place(parser: Any) -> None:
     parser.add_argument("namespace")
 
 
-def listed(asked: Asked) -> str:
+def listed(asked: CommandContext) -> str:
     none = "No namespace is followed. Follow one: emberline follow add CLUSTER NAMESPACE"
     found = asked.client.follows.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -44,7 +44,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
 
 
-def add(asked: Asked) -> str:
+def add(asked: CommandContext) -> str:
     options = asked.options
     made = asked.client.follows.add(
         options["cluster"], options["namespace"], foreign=options["foreign"]
@@ -52,7 +52,7 @@ def add(asked: Asked) -> str:
     return f"{made['cluster']}/{made['namespace']} is followed. See: emberline follow list"
 
 
-def remove(asked: Asked) -> str:
+def remove(asked: CommandContext) -> str:
     cluster, namespace = asked.options["cluster"], asked.options["namespace"]
     for row in asked.client.follows.list():
         if (row["cluster"], row["namespace"]) == (cluster, namespace):
@@ -60,4 +60,4 @@ def remove(asked: Asked) -> str:
             text = f"{cluster}/{namespace} is let go."
             return f"{text} Its endpoints stay, and are the console's own."
     text = f"{cluster}/{namespace} is not followed. See what is: emberline follow list"
-    raise Wrong(text, NOT_FOUND)
+    raise CommandError(text, NOT_FOUND)

@@ -7,7 +7,7 @@ from typing import Any
 from console.client.documents import InstanceType
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked
+from console.commandline.context import CommandContext
 
 _HEAD = ("NAME", "VCPUS", "MEMORY", "GPUS", "USD/HOUR", "AS OF", "ORIGIN")
 
@@ -34,7 +34,7 @@ def add_to(rooms: Any) -> None:
     forgotten.set_defaults(run=forget)
 
 
-def list_all(asked: Asked) -> str:
+def list_all(asked: CommandContext) -> str:
     found = asked.client.instance_types.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells)
 
@@ -52,11 +52,11 @@ def _cells(one: InstanceType) -> tuple[str, ...]:
     )
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     return output.written(asked.client.instance_types.get(asked.name), asked.options["output"])
 
 
-def set_(asked: Asked) -> str:
+def set_(asked: CommandContext) -> str:
     made = asked.client.instance_types.set(
         asked.name, commandline_input.facts(asked.options["fields"])
     )
@@ -65,6 +65,6 @@ def set_(asked: Asked) -> str:
     return f"{made['name']} ({made['origin']}): {facts}."
 
 
-def forget(asked: Asked) -> str:
+def forget(asked: CommandContext) -> str:
     asked.client.instance_types.forget(asked.name)
     return f"What was said of {asked.name} is forgotten."

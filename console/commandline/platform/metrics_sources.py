@@ -12,7 +12,7 @@ from typing import Any
 from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import NOT_FOUND, Answer, Asked, Wrong
+from console.commandline.context import NOT_FOUND, CommandContext, CommandError, CommandResult
 
 AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
 _HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")
@@ -83,7 +83,7 @@ def _add_facts(parser: Any) -> None:
     turned.add_argument("--disable", action="store_true", help="keep it, but ask it nothing")
 
 
-def _facts(asked: Asked) -> dict[str, Any]:
+def _facts(asked: CommandContext) -> dict[str, Any]:
     options = asked.options
     facts = {name: options[name] for name in ("auth", *_PLAIN) if options[name] is not None}
     for name in _FILES:
@@ -94,7 +94,7 @@ def _facts(asked: Asked) -> dict[str, Any]:
     return facts
 
 
-def listed(asked: Asked) -> str:
+def listed(asked: CommandContext) -> str:
     none = "There is no source beside the console's own. Add one: emberline metrics-source add NAME"
     found = asked.client.metrics_sources.list()
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)
@@ -110,37 +110,37 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get(asked: Asked) -> str:
+def get(asked: CommandContext) -> str:
     return _shown(asked, _found(asked))
 
 
-def add(asked: Asked) -> str:
+def add(asked: CommandContext) -> str:
     made = asked.client.metrics_sources.add(asked.name, _facts(asked))
     name = made["name"]
     return f"Source {name} is added. See what it has: emberline metrics-source test {name}"
 
 
-def update(asked: Asked) -> str:
+def update(asked: CommandContext) -> str:
     _found(asked)
     changed = asked.client.metrics_sources.change(asked.name, _facts(asked))
     return f"Source {changed['name']} is changed."
 
 
-def test(asked: Asked) -> Answer:
+def test(asked: CommandContext) -> CommandResult:
     try:
         found = asked.client.metrics_sources.test(asked.name)
     except NotFound:
-        raise Wrong(_unknown(asked), _NO) from None
-    return Answer(_shown(asked, found), _VERDICTS.get(found["found"]["verdict"], _NO))
+        raise CommandError(_unknown(asked), _NO) from None
+    return CommandResult(_shown(asked, found), _VERDICTS.get(found["found"]["verdict"], _NO))
 
 
-def remove(asked: Asked) -> str:
+def remove(asked: CommandContext) -> str:
     _found(asked)
     asked.client.metrics_sources.remove(asked.name)
     return f"Source {asked.name} is forgotten, with its secrets."
 
 
-def _shown(asked: Asked, one: Mapping[str, Any]) -> str:
+def _shown(asked: CommandContext, one: Mapping[str, Any]) -> str:
     form = asked.options["output"]
     return "\n".join(_told(one)) if form == output.TABLE else output.written(one, form)
 
@@ -163,13 +163,13 @@ def _told(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'+' if family['series'] else '-'} {family['name']}"
 
 
-def _found(asked: Asked) -> dict[str, Any]:
+def _found(asked: CommandContext) -> dict[str, Any]:
     try:
         return asked.client.metrics_sources.get(asked.name)
     except NotFound:
-        raise Wrong(_unknown(asked), NOT_FOUND) from None
+        raise CommandError(_unknown(asked), NOT_FOUND) from None
 
 
-def _unknown(asked: Asked) -> str:
+def _unknown(asked: CommandContext) -> str:
     known = ", ".join(one["name"] for one in asked.client.metrics_sources.list()) or "none yet"
     return f"There is no metrics source {asked.name}. There are: {known}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import FAILED, Answer, Asked
+from console.commandline.context import FAILED, CommandContext, CommandResult
 
 _SILENCES = ("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY")
 _RECEIVERS = ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED")
@@ -59,7 +59,7 @@ def _receivers(room: Any) -> None:
     file.set_defaults(run=as_file)
 
 
-def list_silences(asked: Asked) -> str:
+def list_silences(asked: CommandContext) -> str:
     filters = {} if asked.options["all"] else {"state": ["active", "pending"]}
     found = asked.client.silences.list(**filters)
     none = "Nothing is silenced."
@@ -74,7 +74,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_silence(asked: Asked) -> str:
+def add_silence(asked: CommandContext) -> str:
     facts = {
         "matchers": asked.options["conditions"],
         "duration": asked.options["duration"],
@@ -88,7 +88,7 @@ def _told(made: dict[str, Any]) -> str:
     return f"{made['id']} silences {alerts} until {output.when(made['ends_at'])}."
 
 
-def edit_silence(asked: Asked) -> str:
+def edit_silence(asked: CommandContext) -> str:
     given = {name: asked.options[name] for name in ("duration", "ends_at", "comment")}
     facts = {name: value for name, value in given.items() if value is not None}
     if asked.options["conditions"]:
@@ -96,12 +96,12 @@ def edit_silence(asked: Asked) -> str:
     return _told(asked.client.silences.change(asked.options["id"], facts))
 
 
-def expire(asked: Asked) -> str:
+def expire(asked: CommandContext) -> str:
     asked.client.silences.expire(asked.options["id"])
     return "The silence is ended."
 
 
-def list_receivers(asked: Asked) -> str:
+def list_receivers(asked: CommandContext) -> str:
     none = "Nobody is told of alerts. Add a receiver under Alerts, Receivers."
     found = asked.client.receivers.list()
     return output.rows(found, asked.options["output"], _RECEIVERS, _facts, none=none)
@@ -112,14 +112,14 @@ def _facts(one: dict[str, Any]) -> tuple[str, ...]:
     return (one["name"], one["kind"], one["shown"], *words)
 
 
-def try_receiver(asked: Asked) -> str | Answer:
+def try_receiver(asked: CommandContext) -> str | CommandResult:
     sent = asked.client.receivers.test(asked.name)
     if sent["state"] == "sent":
         return f"{asked.name} has taken the test."
-    return Answer(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
+    return CommandResult(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
 
 
-def as_file(asked: Asked) -> str:
+def as_file(asked: CommandContext) -> str:
     found = asked.client.receivers.file()
     text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
     return text.rstrip()

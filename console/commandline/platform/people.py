@@ -10,7 +10,7 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import Asked, Run
+from console.commandline.context import CommandContext, Run
 from console.core.grants import Grant
 
 ROLES = ("member", "viewer", "operator", "admin")
@@ -112,7 +112,7 @@ def _add_tokens(verbs: Any) -> None:
     _verb(verbs, "revoke", text, revoke_token, "id")
 
 
-def list_users(asked: Asked) -> str:
+def list_users(asked: CommandContext) -> str:
     found = asked.client.users.list(role=asked.options["role"], team=asked.options["team"])
     form = asked.options["output"]
     return output.rows(found, form, _USERS, _user, none="Nobody is so.", key="username")
@@ -130,7 +130,7 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get_user(asked: Asked) -> str:
+def get_user(asked: CommandContext) -> str:
     found = asked.client.users.get(asked.options["username"])
     form = asked.options["output"]
     return (
@@ -140,19 +140,19 @@ def get_user(asked: Asked) -> str:
     )
 
 
-def create_user(asked: Asked) -> str:
+def create_user(asked: CommandContext) -> str:
     options = asked.options
     made = asked.client.users.create(options["username"], options["role"])
     asked.say(f"{made['username']} ({made['role']}) is added. Their password, once:")
     return str(made["password"])
 
 
-def set_role(asked: Asked) -> str:
+def set_role(asked: CommandContext) -> str:
     found = asked.client.users.change(asked.options["username"], {"role": asked.options["role"]})
     return f"{found['username']} is {found['role']} now."
 
 
-def set_active(asked: Asked) -> str:
+def set_active(asked: CommandContext) -> str:
     active = asked.options["active"]
     found = asked.client.users.change(asked.options["username"], {"active": active})
     ended = "cannot log in: sessions are ended, API tokens revoked"
@@ -160,7 +160,7 @@ def set_active(asked: Asked) -> str:
     return f"{found['username']} {state}."
 
 
-def reset_password(asked: Asked) -> str:
+def reset_password(asked: CommandContext) -> str:
     found = asked.client.users.new_password(asked.options["username"])
     asked.say(
         f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
@@ -168,7 +168,7 @@ def reset_password(asked: Asked) -> str:
     return str(found["password"])
 
 
-def list_teams(asked: Asked) -> str:
+def list_teams(asked: CommandContext) -> str:
     none = "There is no team. Make one: emberline team create NAME"
     found = asked.client.teams.list()
     return output.rows(found, asked.options["output"], _TEAMS, _team, none=none, key="slug")
@@ -180,7 +180,7 @@ def _team(one: dict[str, Any]) -> tuple[str, ...]:
     return one["slug"], one["name"], str(one["people"]), spaces, grants, one["description"]
 
 
-def get_team(asked: Asked) -> str:
+def get_team(asked: CommandContext) -> str:
     slug, form = asked.options["slug"], asked.options["output"]
     found = asked.client.teams.get(slug)
     members = list(asked.client.teams.members(slug))
@@ -192,18 +192,18 @@ def get_team(asked: Asked) -> str:
     return f"{output.table(_TEAMS, [_team(found)])}\n\n{output.table(_MEMBERS, rows)}"
 
 
-def create_team(asked: Asked) -> str:
+def create_team(asked: CommandContext) -> str:
     made = asked.client.teams.create(_facts(asked, slug=asked.options["slug"]))
     slug = made["slug"]
     return f"Team {slug} is made. Take somebody in: emberline team add {slug} NAME ROLE"
 
 
-def update_team(asked: Asked) -> str:
+def update_team(asked: CommandContext) -> str:
     changed = asked.client.teams.change(asked.options["slug"], _facts(asked))
     return f"Team {changed['slug']} is changed."
 
 
-def _facts(asked: Asked, **more: str) -> dict[str, Any]:
+def _facts(asked: CommandContext, **more: str) -> dict[str, Any]:
     options = asked.options
     grants = options["grants"]
     facts = {
@@ -216,24 +216,24 @@ def _facts(asked: Asked, **more: str) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def delete_team(asked: Asked) -> str:
+def delete_team(asked: CommandContext) -> str:
     asked.client.teams.delete(asked.options["slug"])
     return f"Team {asked.options['slug']} is deleted. Tokens for it alone have ended."
 
 
-def join(asked: Asked) -> str:
+def join(asked: CommandContext) -> str:
     options = asked.options
     asked.client.teams.set_member(options["slug"], options["username"], options["role"])
     return f"{options['username']} is {options['role']} of team {options['slug']}."
 
 
-def leave(asked: Asked) -> str:
+def leave(asked: CommandContext) -> str:
     options = asked.options
     asked.client.teams.remove_member(options["slug"], options["username"])
     return f"{options['username']} is in team {options['slug']} no longer."
 
 
-def list_tokens(asked: Asked) -> str:
+def list_tokens(asked: CommandContext) -> str:
     found = asked.client.tokens.list(user=asked.options["user"], team=asked.options["team"])
     return output.rows(found, asked.options["output"], _TOKENS, _token, none="There are no tokens.")
 
@@ -251,7 +251,7 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def create_token(asked: Asked) -> str:
+def create_token(asked: CommandContext) -> str:
     """The token alone, so that it can be piped into a file."""
     options = asked.options
     facts = {"name": options["label"], "role": options["role"], "days": options["days"]}
@@ -259,7 +259,7 @@ def create_token(asked: Asked) -> str:
     return str(asked.client.tokens.create(facts)["token"])
 
 
-def revoke_token(asked: Asked) -> str:
+def revoke_token(asked: CommandContext) -> str:
     given, listing = asked.options["id"], "emberline token list"
     token = commandline_input.one_of(asked.client.tokens.list(), given, "token", listing)
     asked.client.tokens.revoke(str(token["id"]))

@@ -7,7 +7,15 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.accounts.models import ApiToken, Membership, Role, Source, Team, TeamRole, User
+from console.accounts.models import (
+    ApiToken,
+    Membership,
+    MembershipSource,
+    Role,
+    Team,
+    TeamRole,
+    User,
+)
 from console.core.errors import Problem, Refused
 from console.core.grants import LABELS
 
@@ -19,7 +27,7 @@ class UserTeamSerializer(serializers.ModelSerializer[Membership]):
     # The choices under one name in the document, wherever they stand.
     role = serializers.ChoiceField(choices=TeamRole.choices)
     said_by = serializers.ChoiceField(
-        source="source", choices=Source.choices, help_text="A person, or the sign-on."
+        source="source", choices=MembershipSource.choices, help_text="A person, or the sign-on."
     )
 
     class Meta:
@@ -78,7 +86,7 @@ class PasswordSerializer(serializers.Serializer[Any]):
 class MemberSerializer(serializers.ModelSerializer[Membership]):
     username = serializers.CharField(source="user.username")
     role = serializers.ChoiceField(choices=TeamRole.choices)
-    said_by = serializers.ChoiceField(source="source", choices=Source.choices)
+    said_by = serializers.ChoiceField(source="source", choices=MembershipSource.choices)
     since = serializers.DateTimeField(source="created_at")
 
     class Meta:

@@ -60,7 +60,7 @@ class Teams(GenericAPIView[Team]):
         return Response(_shown(request, made.slug), status=201)
 
 
-class OneTeam(GenericAPIView[Team]):
+class TeamView(GenericAPIView[Team]):
     write_role = "admin"
     serializer_class = TeamSerializer
 
@@ -111,7 +111,7 @@ class Members(GenericAPIView[Membership]):
         return self.get_paginated_response(MemberSerializer(page, many=True).data)
 
 
-class OneMember(GenericAPIView[Membership]):
+class MemberView(GenericAPIView[Membership]):
     write_role = "admin"
     write_somewhere = True
     serializer_class = MemberSerializer

@@ -32,7 +32,7 @@ _TAGS = ["access"]
 _FIELDS = ("name", "role", "team", "days", "user")
 
 
-class Tokens(GenericAPIView[ApiToken]):
+class TokenListView(GenericAPIView[ApiToken]):
     write_role = "viewer"
     write_somewhere = True
     serializer_class = TokenSerializer
@@ -74,7 +74,7 @@ class Tokens(GenericAPIView[ApiToken]):
         return Response(answer, status=201, headers={"Cache-Control": "no-store"})
 
 
-class OneToken(GenericAPIView[ApiToken]):
+class TokenView(GenericAPIView[ApiToken]):
     write_role = "viewer"
     write_somewhere = True
     serializer_class = TokenSerializer

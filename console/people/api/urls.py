@@ -8,13 +8,13 @@ from console.people.api import teams, tokens, users
 
 app_name = "accounts-api"
 urlpatterns = [
-    path("users/", users.Users.as_view(), name="users"),
-    path("users/<str:username>/", users.OneUser.as_view(), name="user"),
+    path("users/", users.UserListView.as_view(), name="users"),
+    path("users/<str:username>/", users.UserView.as_view(), name="user"),
     path("users/<str:username>/password/", users.Password.as_view(), name="user-password"),
     path("teams/", teams.Teams.as_view(), name="teams"),
-    path("teams/<slug:slug>/", teams.OneTeam.as_view(), name="team"),
+    path("teams/<slug:slug>/", teams.TeamView.as_view(), name="team"),
     path("teams/<slug:slug>/members/", teams.Members.as_view(), name="members"),
-    path("teams/<slug:slug>/members/<str:username>/", teams.OneMember.as_view(), name="member"),
-    path("tokens/", tokens.Tokens.as_view(), name="tokens"),
-    path("tokens/<int:pk>/", tokens.OneToken.as_view(), name="token"),
+    path("teams/<slug:slug>/members/<str:username>/", teams.MemberView.as_view(), name="member"),
+    path("tokens/", tokens.TokenListView.as_view(), name="tokens"),
+    path("tokens/<int:pk>/", tokens.TokenView.as_view(), name="token"),
 ]

@@ -35,7 +35,7 @@ _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer}
 _ONCE = {"Cache-Control": "no-store"}
 
 
-class Users(GenericAPIView[User]):
+class UserListView(GenericAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
     list_order = ("username",)
@@ -75,7 +75,7 @@ class Users(GenericAPIView[User]):
         return Response(answer, status=201, headers=_ONCE)
 
 
-class OneUser(GenericAPIView[User]):
+class UserView(GenericAPIView[User]):
     read_role = write_role = "admin"
     serializer_class = UserSerializer
 

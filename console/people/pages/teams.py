@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts import selectors
-from console.accounts.models import Source, Team, TeamRole, User
+from console.accounts.models import MembershipSource, Team, TeamRole, User
 from console.accounts.permissions import allows, role_required
 from console.core.errors import Refused
 from console.people import team_actions
@@ -123,7 +123,7 @@ def _shown(request: HttpRequest, one: Team, form: TeamForm | None = None) -> Htt
     context: dict[str, Any] = {
         "team": one,
         "members": selectors.members(one),
-        "by_hand": Source.HAND,
+        "by_hand": MembershipSource.HAND,
         "roles": TeamRole.choices,
         "owned": team_actions.owned_by(one.slug),
         "everywhere": selectors.everywhere(),

@@ -20,14 +20,14 @@ from console.provisioners.base import (
 )
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.access import ClusterAccess
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.discovery.survey import discover
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.kubernetes.workload import anchor_record, logs, removal
 from console.provisioners.kubernetes.workload import observation as observe
-from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
 from console.provisioners.kubernetes.workload.apply import apply, wanted
-from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
+from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
 from console.provisioners.specs import check_ref, check_spec, read_secrets
 
 _DISCOVERED_FOR_S = 300.0
@@ -46,7 +46,7 @@ class KubernetesProvisioner:
         """`capabilities` as they were last seen; None: they are looked for, and remembered."""
         self._access = access
         self._known = capabilities
-        self._client = Client(access, namespace)
+        self._client = KubernetesClient(access, namespace)
 
     # ---- the verbs
 
@@ -54,7 +54,7 @@ class KubernetesProvisioner:
         check_spec(spec)
         env = read_secrets(spec.secret_env, spec.secrets_within)
         secrets = Secrets(env, read_secrets(spec.secret_files))
-        target = Target(self._client.namespace, self._capabilities())
+        target = RenderingTarget(self._client.namespace, self._capabilities())
         apply(self._client, wanted(spec, target, secrets), self._seen(spec.name))
         return Ref(self.name, spec.name)
 
@@ -122,7 +122,7 @@ class KubernetesProvisioner:
 
     # ---- within
 
-    def _kept(self, ref: Ref) -> Kept | None:
+    def _kept(self, ref: Ref) -> AnchorRecord | None:
         check_ref(ref, self.name)
         found = self._client.get(kinds.CONFIG_MAP, ref.name)
         if found is None or not removal.ours(found, ref.name):
@@ -138,7 +138,7 @@ class KubernetesProvisioner:
         )
         return found
 
-    def _seen(self, name: str) -> Seen:
+    def _seen(self, name: str) -> RecentObservation:
         return MEMORY.of(self._key(name))
 
     def _key(self, name: str) -> tuple[str, str, str]:

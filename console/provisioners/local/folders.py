@@ -15,7 +15,7 @@ from pathlib import Path
 import console
 from console.processkit import leftovers
 from console.processkit.files import make_private_dir, write_private
-from console.processkit.launch import Launch, Run
+from console.processkit.launch import Launch, LaunchRun
 from console.provisioners.base import FileSpec, WorkloadSpec
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.supervisord import Program, include_dir, log_path, render_program
@@ -67,7 +67,7 @@ def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
 
 def forget_deaths(folder: Path) -> None:
     """The replica begins anew; its old process group is still needed to find leftovers."""
-    run = Run.read(folder)
+    run = LaunchRun.read(folder)
     if run.deaths:
         replace(run, deaths=0, last_exit="").write(folder)
 
@@ -93,7 +93,7 @@ def program_path(var: Path, name: str) -> Path:
 def remove_replica(var: Path, name: str, folder: Path) -> list[int]:
     """End what is left of its processes, then remove its log and folder; returns the pids of
     what could not be ended, in which case nothing is removed."""
-    left = leftovers.end(folder, Run.read(folder).group)
+    left = leftovers.end(folder, LaunchRun.read(folder).group)
     if left:
         return left
     log = log_path(var, name)

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.processkit import leftovers
-from console.processkit.launch import ENDED, Run
+from console.processkit.launch import ENDED, LaunchRun
 from console.provisioners.base import PORT_TAKEN, ReplicaObservation, ReplicaState
 from console.provisioners.crash_cause import death_text, exit_text
 from console.provisioners.local import folders, ports, probes, state
 from console.provisioners.local.ports import HOST
-from console.provisioners.local.rpc import ProcessInfo, State
+from console.provisioners.local.rpc import ProcessInfo, ProcessState
 from console.provisioners.local.state import Goal, Replica, Workload
 from console.provisioners.local.supervisord import log_path
 
-_RUNNING = (State.STARTING, State.RUNNING)
+_RUNNING = (ProcessState.STARTING, ProcessState.RUNNING)
 _CAUSE_LINES = 600
 _LATELY_S = 300.0
 """For so long after a restart the death before it is shown."""
@@ -47,7 +47,7 @@ def _look(
     var: Path, name: str, index: int, replica: Replica, info: ProcessInfo | None
 ) -> ReplicaObservation:
     folder = state.replica_dir(var, name, index)
-    run = Run.read(folder)
+    run = LaunchRun.read(folder)
     found, message = _state(replica, info)
     started_at = info.started_at if info else 0.0
     if found is ReplicaState.BACKOFF and info is not None:
@@ -73,7 +73,7 @@ def _look(
     )
 
 
-def _death(var: Path, program: str, run: Run) -> str:
+def _death(var: Path, program: str, run: LaunchRun) -> str:
     """How the last process ended, and the cause by its part of the log."""
     killed = run.last_exit.startswith("signal ")
     how = exit_text(0, int(run.last_exit.split()[1])) if killed else run.last_exit
@@ -104,15 +104,15 @@ def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, st
         return ReplicaState.STOPPING, "Being removed."
     if replica.goal is Goal.REPLACE:
         return ReplicaState.STOPPING, "Being replaced."
-    if info is None or info.state is State.STOPPED:
+    if info is None or info.state is ProcessState.STOPPED:
         return ReplicaState.EXITED, _NEXT_APPLY
     if info.state in _RUNNING:
         return ReplicaState.STARTING, ""
-    if info.state in (State.BACKOFF, State.EXITED):
+    if info.state in (ProcessState.BACKOFF, ProcessState.EXITED):
         return ReplicaState.BACKOFF, ""
-    if info.state is State.STOPPING:
+    if info.state is ProcessState.STOPPING:
         return ReplicaState.STOPPING, "Stopped by somebody else."
-    if info.state is State.FATAL:
+    if info.state is ProcessState.FATAL:
         return ReplicaState.EXITED, f"Given up ({info.spawn_error}); started by the next apply."
     return ReplicaState.UNKNOWN, "supervisord does not know."
 
@@ -127,9 +127,9 @@ def _judge(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
     return replace(replica, state=found, message=f"{before}Health: {answer}.")
 
 
-def _target(replica: Replica) -> probes.Target:
+def _target(replica: Replica) -> probes.ProbeTarget:
     port = replica.ports[replica.probe_port]
-    return probes.Target(HOST, port, replica.probe_path, replica.probe_timeout_s)
+    return probes.ProbeTarget(HOST, port, replica.probe_path, replica.probe_timeout_s)
 
 
 def served_by(launcher: int) -> int:

@@ -18,7 +18,7 @@ _HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     host: str
     port: int
     path: str
@@ -28,7 +28,7 @@ class Target:
 class _Asking:
     """One request on its way."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ProbeTarget) -> None:
         self.target = target
         self.deadline = time.monotonic() + target.timeout_s
         self.answer = ""  # filled when it is over
@@ -67,7 +67,7 @@ class _Asking:
             self.answer = "no HTTP answer"
 
 
-def ask(targets: Sequence[Target]) -> list[str]:
+def ask(targets: Sequence[ProbeTarget]) -> list[str]:
     """For each target OK, or in a few words why not (beginning with LATE at its deadline)."""
     asking = [_Asking(target) for target in targets]
     with selectors.DefaultSelector() as selector:

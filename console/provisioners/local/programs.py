@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.processkit.launch import Run
+from console.processkit.launch import LaunchRun
 from console.provisioners.local import folders, state
 from console.provisioners.local.observation import served_by
-from console.provisioners.local.rpc import ProcessInfo, State, Supervisor
+from console.provisioners.local.rpc import ProcessInfo, ProcessState, Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 
 DEADLINE_S = 2.0
@@ -41,7 +41,7 @@ class ProgramSeen:
     workload. `deaths` is counted by a workload's launcher, and None for any other program."""
 
     name: str
-    state: State
+    state: ProcessState
     pid: int
     started_at: float
     message: str = ""
@@ -94,7 +94,7 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
         return ProgramSeen(
             name, info.state, info.pid, info.started_at, info.spawn_error, ending=ending
         )
-    known, run = state.load(var, workload), Run.read(folder)
+    known, run = state.load(var, workload), LaunchRun.read(folder)
     return ProgramSeen(
         name,
         info.state,

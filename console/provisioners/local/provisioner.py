@@ -39,7 +39,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.local import folders, observation, ports, state
-from console.provisioners.local.rpc import AT_REST, ProcessInfo, State, Supervisor
+from console.provisioners.local.rpc import AT_REST, ProcessInfo, ProcessState, Supervisor
 from console.provisioners.local.state import Goal, Replica, Workload, ports_lock, workload_lock
 from console.provisioners.local.supervisord import (
     UnsafeValueError,
@@ -214,7 +214,7 @@ class LocalProvisioner:
             info = infos.get(program)
             resting = info is None or info.state in AT_REST
             if goal is not Goal.RUN and info is not None and not resting:
-                if info.state is State.STOPPING:
+                if info.state is ProcessState.STOPPING:
                     self._supervisor.stop_again(program)
                 else:
                     self._supervisor.stop(program)

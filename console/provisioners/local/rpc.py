@@ -20,7 +20,7 @@ DEADLINE_S = 10.0
 REMEDY = "Start it with `make up`."
 
 
-class State(IntEnum):
+class ProcessState(IntEnum):
     """supervisor.states.ProcessStates"""
 
     STOPPED = 0
@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 # No process: supervisord lets a group in these states be removed.
-AT_REST = frozenset({State.STOPPED, State.EXITED, State.FATAL})
+AT_REST = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
 
 
 class _Fault(IntEnum):
@@ -51,7 +51,7 @@ class _Fault(IntEnum):
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
     group: str
-    state: State
+    state: ProcessState
     pid: int
     started_at: float
     spawn_error: str
@@ -152,7 +152,7 @@ def _infos(answer: object) -> dict[str, ProcessInfo]:
     for facts in cast(list[dict[str, Any]], answer):
         info = ProcessInfo(
             group=facts["group"],
-            state=State(facts["state"]),
+            state=ProcessState(facts["state"]),
             pid=facts["pid"],
             started_at=float(facts["start"]) if facts["pid"] else 0.0,
             spawn_error=facts["spawnerr"],

@@ -9,7 +9,7 @@ from console.signon.api import views
 app_name = "signon-api"
 urlpatterns = [
     path("sessions/", views.Sessions.as_view(), name="sessions"),
-    path("sessions/<slug:key>/", views.OneSession.as_view(), name="session"),
+    path("sessions/<slug:key>/", views.SessionView.as_view(), name="session"),
     path("users/<str:username>/sessions/", views.PersonSessions.as_view(), name="user-sessions"),
     path("users/<str:username>/factor/", views.PersonFactor.as_view(), name="user-factor"),
 ]

@@ -53,7 +53,7 @@ class Sessions(GenericAPIView[Session]):
         return self.get_paginated_response(SessionSerializer(page, many=True).data)
 
 
-class OneSession(GenericAPIView[Session]):
+class SessionView(GenericAPIView[Session]):
     read_role = write_role = "member"
     serializer_class = SessionSerializer
 

@@ -56,7 +56,7 @@ def test(request: HttpRequest, provider_id: str) -> HttpResponse:
         raise Http404
     try:
         oidc.metadata(oidc.Adapter(request, provider.id), provider)
-    except (oidc.Away, oidc.Rejected) as error:
+    except (oidc.Departure, oidc.Rejected) as error:
         messages.error(request, f"{provider.name} cannot be used: {error}.")
     else:
         messages.success(request, f"{provider.name} answers, and is the issuer written down.")

@@ -78,7 +78,7 @@ def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
         if person.state["process"] == CONFIRM:
             return _confirmed(request, person)
         return _logged_in(request, person)
-    except oidc.Away as error:
+    except oidc.Departure as error:
         return _is_away(request, provider, error)
     except oidc.Rejected as error:
         flow.refused(request, None, str(error), _method(provider))
@@ -151,7 +151,7 @@ def _away(
     """A page that leads on: our policy lets no form end at another host, by a redirect neither."""
     try:
         url = oidc.departure(request, provider, state, **more)
-    except oidc.Away as error:
+    except oidc.Departure as error:
         return _is_away(request, provider, error)
     except oidc.Rejected as error:
         log.error("signon: %s: %s", provider.id, error)
@@ -161,7 +161,7 @@ def _away(
     return render(request, "console/signon/away.html", {"url": url, "provider": provider})
 
 
-def _is_away(request: HttpRequest, provider: Provider, error: oidc.Away) -> HttpResponse:
+def _is_away(request: HttpRequest, provider: Provider, error: oidc.Departure) -> HttpResponse:
     log.warning("signon: %s does not answer: %s", provider.id, error)
     count("signon_provider_away", provider=provider.id)
     text = f"{provider.name} does not answer ({error}). Try again in a minute, or tell an admin."

@@ -63,7 +63,7 @@ class RoundSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     purpose = serializers.CharField()
     state = serializers.ChoiceField(
-        [state.value for state in rounds.State],
+        [state.value for state in rounds.RoundState],
         help_text="idle: nothing to do, or somebody else's to do. late: it should have been done.",
     )
     last_at = serializers.DateTimeField(allow_null=True, help_text="When it was last done.")

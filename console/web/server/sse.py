@@ -56,7 +56,7 @@ SHARE_EACH = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """`data` is sent as JSON, a text as it is. `id` is what comes back as Last-Event-ID."""
 
     data: Any = ""
@@ -74,7 +74,7 @@ class Event:
         return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
-Source = AsyncIterator[Event]
+Source = AsyncIterator[ServerSentEvent]
 T = TypeVar("T")
 
 
@@ -139,7 +139,7 @@ def stream(request: Any, source: Source, *, life_s: float | None = None) -> Stre
 
 
 async def changes(
-    look: Callable[[], Event | None],
+    look: Callable[[], ServerSentEvent | None],
     *,
     since: str = "",
     every_s: float = EVERY_S,
@@ -151,7 +151,7 @@ async def changes(
     while True:
         seen = await looks.ask(look)
         if seen is None:
-            yield Event({}, "gone")
+            yield ServerSentEvent({}, "gone")
             return
         if seen.id != known:
             known = seen.id
@@ -216,7 +216,7 @@ async def _bytes(
     loop = asyncio.get_running_loop()
     end, beat = loop.time() + life_s, loop.time() + HEARTBEAT_S
     yield f"retry: {RETRY_MS}\n\n".encode()
-    next_one: asyncio.Future[Event] | None = None
+    next_one: asyncio.Future[ServerSentEvent] | None = None
     async with aclosing(_generator(source)) as events:
         try:
             while (now := loop.time()) < end:
@@ -235,14 +235,14 @@ async def _bytes(
         except Exception:  # whatever the source does, the reader gets an end it can understand
             log.exception("a stream's source failed")
             count("streams", outcome="failed")
-            yield Event(
+            yield ServerSentEvent(
                 {"detail": "The console could not go on with this stream."}, "error"
             ).encode()
         finally:
             await _stopped(next_one)
 
 
-async def _generator(source: Source) -> AsyncGenerator[Event]:
+async def _generator(source: Source) -> AsyncGenerator[ServerSentEvent]:
     """Any iterator as a generator, which can be closed."""
     try:
         async for event in source:
@@ -253,7 +253,7 @@ async def _generator(source: Source) -> AsyncGenerator[Event]:
             await close()
 
 
-async def _stopped(step: asyncio.Future[Event] | None) -> None:
+async def _stopped(step: asyncio.Future[ServerSentEvent] | None) -> None:
     """A generator that is still running cannot be closed: its step ends first."""
     if step is not None:
         step.cancel()

@@ -43,7 +43,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCard:
     card: Card
     facts: Sequence[Fact]
     url: str
@@ -58,7 +58,7 @@ def register(card: Card) -> None:
     _cards[card.key] = card
 
 
-def shown(viewer: Any) -> list[Shown]:
+def shown(viewer: Any) -> list[ShownCard]:
     mine = [card for card in _cards.values() if _sees(viewer, card)]
     return [_one(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
 
@@ -67,16 +67,16 @@ def _sees(viewer: Any, card: Card) -> bool:
     return (allows_somewhere if card.role == "viewer" else allows)(viewer, card.role)
 
 
-def _one(viewer: Any, card: Card) -> Shown:
+def _one(viewer: Any, card: Card) -> ShownCard:
     try:
         url = reverse(card.url_name) if card.url_name else ""
     except NoReverseMatch:  # its page is not there in this build
         url = ""
     try:
-        return Shown(card, card.facts(viewer), url)
+        return ShownCard(card, card.facts(viewer), url)
     except Exception:
         log.exception("the card %s of the settings could not be filled", card.key)
-        return Shown(card, (), url, failed=True)
+        return ShownCard(card, (), url, failed=True)
 
 
 _WORKERS = {"vllm": "vLLM", "simulated": "simulated: texts and times are made up"}

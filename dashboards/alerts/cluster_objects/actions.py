@@ -88,7 +88,7 @@ def facts(row: ClusterAlerts) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
 
 
-def _locked(found: selectors.Shown) -> ClusterAlerts:
+def _locked(found: selectors.ClusterAlertsSummary) -> ClusterAlerts:
     kept = ClusterAlerts.objects.select_for_update().filter(cluster=found.cluster).first()
     return kept or found.row
 

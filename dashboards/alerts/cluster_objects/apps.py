@@ -17,4 +17,4 @@ class AlertObjectsConfig(AppConfig):
         related_objects.register_usage(selectors.users)
         related_objects.register_parts(selectors.parts)
         related_objects.register(selectors.line)
-        sections.register(sections.Section("Clusters", "alert_objects:list", 25))
+        sections.register(sections.AlertsSection("Clusters", "alert_objects:list", 25))

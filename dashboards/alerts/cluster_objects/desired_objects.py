@@ -31,7 +31,7 @@ _NO_ALERTMANAGER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClusterFacts:
     """The same for all clusters. `generations`: of the receivers, whose addresses are secret."""
 
     rules: Settings
@@ -40,7 +40,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredObjects:
     """`trouble`: why not all of it is, with its `reason`; the rest is kept nevertheless."""
 
     bodies: tuple[dict[str, Any], ...]
@@ -48,12 +48,12 @@ class Wanted:
     trouble: str = ""
 
 
-def facts() -> Facts:
+def facts() -> ClusterFacts:
     generations = tuple(notify.receivers().values_list("name", "generation"))
-    return Facts(alerting.settings(), notify.for_alertmanager(), generations)
+    return ClusterFacts(alerting.settings(), notify.for_alertmanager(), generations)
 
 
-def digest(row: ClusterAlerts, known: Facts) -> str:
+def digest(row: ClusterAlerts, known: ClusterFacts) -> str:
     found = [_rules(row, known)] if row.rules else []
     if not row.receivers:
         return bodies.digest(found, row.generation)
@@ -62,7 +62,7 @@ def digest(row: ClusterAlerts, known: Facts) -> str:
     return bodies.digest(found, row.generation, selectors.has_alertmanager(row.cluster.name), *told)
 
 
-def wanted(row: ClusterAlerts, known: Facts) -> Wanted:
+def wanted(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
     found: list[dict[str, Any]] = []
     reason = trouble = ""
     if row.receivers:
@@ -70,10 +70,10 @@ def wanted(row: ClusterAlerts, known: Facts) -> Wanted:
         found += receivers
     if row.rules:
         found.append(_rules(row, known))
-    return Wanted(tuple(found), reason, trouble)
+    return DesiredObjects(tuple(found), reason, trouble)
 
 
-def _rules(row: ClusterAlerts, known: Facts) -> dict[str, Any]:
+def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     own = row.cluster.kind == IN_CLUSTER
     return bodies.rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
 

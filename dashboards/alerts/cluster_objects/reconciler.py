@@ -18,12 +18,12 @@ from django.utils import timezone
 
 from console.claims import Claim, claim, due
 from console.clusters import selectors as clusters
-from console.clusters.choices import Phase
+from console.clusters.choices import ClusterPhase
 from console.core.counters import count
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import desired_objects, selectors
-from dashboards.alerts.cluster_objects.desired_objects import Wanted
+from dashboards.alerts.cluster_objects.desired_objects import DesiredObjects
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 
 Item = tuple[str, str, str]  # kind, namespace, name
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 CLAIM_S = 75.0  # as long as a task may take
 AFTER_CRASH_S = 60.0
 SOON_S = 2.0  # while the cluster is removing something
-AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 60.0, Phase.FAILED: 30.0}
+AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 60.0, ClusterPhase.FAILED: 30.0}
 
 
 @dataclass(slots=True)
-class Seen:
+class ReconcileResult:
     """The outcome of a pass; `facts` are the fields of the status that it learned; `soon`:
     look again at once, as it were."""
 
-    phase: str = Phase.READY
+    phase: str = ClusterPhase.READY
     reason: str = "Kept"
     message: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -81,21 +81,21 @@ def keep(alerts_id: str) -> None:
         **seen.facts,
     )
     over = not row.on and not seen.facts.get("there", row.status.there)
-    held.release(None if over else SOON_S if seen.soon else AGAIN_S[Phase(seen.phase)])
+    held.release(None if over else SOON_S if seen.soon else AGAIN_S[ClusterPhase(seen.phase)])
 
 
-def _pass(row: ClusterAlerts, held: Claim) -> Seen:
-    seen, known = Seen(), desired_objects.facts()
+def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
+    seen, known = ReconcileResult(), desired_objects.facts()
     seen.facts["tried"] = desired_objects.digest(row, known)
     try:
         _bring(row, desired_objects.wanted(row, known), held, seen)
     except ProvisionError as error:
-        seen.phase, seen.reason, seen.message = Phase.FAILED, error.reason, error.message
+        seen.phase, seen.reason, seen.message = ClusterPhase.FAILED, error.reason, error.message
         seen.soon = error.reason == "StillStopping"
     return seen
 
 
-def _bring(row: ClusterAlerts, want: Wanted, held: Claim, seen: Seen) -> None:
+def _bring(row: ClusterAlerts, want: DesiredObjects, held: Claim, seen: ReconcileResult) -> None:
     """Raises `ProvisionError` for what the cluster, or its login, does not let us do."""
     # Here and not above: it loads the official client, which a console of one machine never needs.
     from dashboards.alerts.cluster_objects.objects.cluster_client import Objects
@@ -108,7 +108,7 @@ def _bring(row: ClusterAlerts, want: Wanted, held: Claim, seen: Seen) -> None:
     mine = {_item(body) for body in want.bodies}
     _note(held, seen, before | mine)
     objects = Objects(access, settings.EMBERLINE.install_id)
-    same = status.phase != Phase.FAILED and status.tried == seen.facts["tried"]
+    same = status.phase != ClusterPhase.FAILED and status.tried == seen.facts["tried"]
     changes = [
         change
         for body in want.bodies
@@ -123,9 +123,9 @@ def _bring(row: ClusterAlerts, want: Wanted, held: Claim, seen: Seen) -> None:
     else:
         seen.reason = "Off"
     if want.trouble:
-        seen.phase, seen.reason, seen.message = Phase.DEGRADED, want.reason, want.trouble
+        seen.phase, seen.reason, seen.message = ClusterPhase.DEGRADED, want.reason, want.trouble
     elif row.rules and (twins := objects.twins(row.namespace or row.cluster.namespace)):
-        seen.phase, seen.reason = Phase.DEGRADED, "RulesTwice"
+        seen.phase, seen.reason = ClusterPhase.DEGRADED, "RulesTwice"
         seen.message = (
             f"{', '.join(twins)} has rules of the same groups: each of these alerts comes twice. "
             "Remove it, or turn this off (of the chart: monitoring.liveRules)."
@@ -137,12 +137,12 @@ def _item(body: dict[str, Any]) -> Item:
     return str(body["kind"]), str(metadata["namespace"]), str(metadata["name"])
 
 
-def _note(held: Claim, seen: Seen, there: set[Item]) -> None:
+def _note(held: Claim, seen: ReconcileResult, there: set[Item]) -> None:
     seen.facts["there"] = sorted(list(one) for one in there)
     held.write(there=seen.facts["there"])
 
 
-def _corrected(row: ClusterAlerts, seen: Seen, changes: list[str]) -> None:
+def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) -> None:
     if not changes:
         return
     count("alert_objects_corrected", cluster=row.cluster.name)

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from console.accounts.permissions import allows
 from console.clusters import selectors as clusters
-from console.clusters.choices import Phase
-from console.clusters.related_objects import Line
+from console.clusters.choices import ClusterPhase
+from console.clusters.related_objects import RelatedObject
 from console.clusters.removal_proof import SILENT_FOR_S
 from console.core.errors import Problem, Refused
 from console.provisioners.kubernetes.discovery.rights import RECEIVERS
@@ -28,7 +28,7 @@ OFF = "Off"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ClusterAlertsSummary:
     """One cluster: what is wanted there, and what is. `namespace` is where it goes."""
 
     cluster: Any
@@ -45,24 +45,24 @@ class Shown:
         if not self.row.on:
             return "Deleting" if self.status.there else OFF
         behind = self.status.observed_generation != self.row.generation
-        return str(Phase.PENDING) if behind else self.status.phase
+        return str(ClusterPhase.PENDING) if behind else self.status.phase
 
     @property
     def trouble(self) -> bool:
-        return self.phase in (Phase.DEGRADED, Phase.FAILED)
+        return self.phase in (ClusterPhase.DEGRADED, ClusterPhase.FAILED)
 
     @property
     def objects(self) -> list[str]:
         return [f"{kind}/{name}" for kind, _namespace, name in self.status.there]
 
 
-def shown() -> list[Shown]:
+def shown() -> list[ClusterAlertsSummary]:
     """Every cluster there is, also those where nothing is wanted."""
     rows = {row.cluster_id: row for row in wanted()}
     return [_shown(cluster, rows.get(cluster.pk)) for cluster in clusters.clusters()]
 
 
-def one(name: str) -> Shown:
+def one(name: str) -> ClusterAlertsSummary:
     cluster = clusters.get(name)
     if cluster is None:
         text = f"There is no cluster {name[:80]}."
@@ -71,13 +71,13 @@ def one(name: str) -> Shown:
     return _shown(cluster, wanted().filter(cluster=cluster).first())
 
 
-def _shown(cluster: Any, row: ClusterAlerts | None) -> Shown:
+def _shown(cluster: Any, row: ClusterAlerts | None) -> ClusterAlertsSummary:
     if row is None:
         row = ClusterAlerts(cluster=cluster, generation=0)
         status = ClusterAlertsStatus(alerts=row, phase=OFF)
     else:
         status = row.status
-    return Shown(cluster, row, status, row.namespace or cluster.namespace)
+    return ClusterAlertsSummary(cluster, row, status, row.namespace or cluster.namespace)
 
 
 def wanted() -> QuerySet[ClusterAlerts]:
@@ -109,12 +109,12 @@ def parts() -> Mapping[str, list[str]]:
     return {row.cluster.name: [RECEIVERS] for row in rows}
 
 
-def line(cluster: str, viewer: Any) -> Line | None:
+def line(cluster: str, viewer: Any) -> RelatedObject | None:
     """Of the cluster's page: a link where nothing is kept."""
     return _line(one(cluster)) if allows(viewer, "viewer") else None
 
 
-def lines(viewer: Any) -> list[Line]:
+def lines(viewer: Any) -> list[RelatedObject]:
     """Of every cluster where something is kept, or is being removed."""
     if not allows(viewer, "viewer"):
         return []
@@ -122,9 +122,9 @@ def lines(viewer: Any) -> list[Line]:
     return [replace(_line(one), title=one.name) for one in rows]
 
 
-def _line(one: Shown) -> Line:
+def _line(one: ClusterAlertsSummary) -> RelatedObject:
     page = reverse("alert_objects:cluster", args=[one.name])
     if one.phase == OFF:
-        return Line("Alert rules", "not kept there", "", url=page)
+        return RelatedObject("Alert rules", "not kept there", "", url=page)
     text = one.status.message if one.trouble or one.phase == "Deleting" else ""
-    return Line("Alert rules", "kept there", one.phase, one.status.reason, text, page)
+    return RelatedObject("Alert rules", "kept there", one.phase, one.status.reason, text, page)

@@ -61,7 +61,7 @@ def check(request: HttpRequest, name: str) -> HttpResponseBase:
     return redirect("alert_objects:cluster", name)
 
 
-def _found(name: str) -> selectors.Shown:
+def _found(name: str) -> selectors.ClusterAlertsSummary:
     try:
         return selectors.one(name)
     except Refused as refused:

@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.evaluation.intervals import Looks, Verdict, verdict
+from dashboards.alerts.evaluation.intervals import Looks, RuleVerdict, verdict
 from dashboards.alerts.evaluation.measure import VALUE, Drawing, Measure
 from dashboards.alerts.rules.parameter import in_words
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import resolution
 from dashboards.prometheus.http.client import (
-    Answer,
     Asker,
     Fault,
     FaultKind,
+    QueryResult,
     Question,
     Series,
     Window,
@@ -56,7 +56,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ConditionValues:
     """A rule as it would be, or is: `left` conditions are not looked at, since there are many.
     `off`: it is in no file."""
 
@@ -76,8 +76,8 @@ class DryRun:
     until: datetime
     step_s: int
     for_s: int
-    new: Verdict
-    now: Verdict | None
+    new: RuleVerdict
+    now: RuleVerdict | None
     known_s: int
     measured_s: int | None
     left: int = 0
@@ -100,8 +100,8 @@ class DryRun:
 
 def dry_run(
     asker: Asker,
-    draft: Numbers,
-    now: Numbers | None,
+    draft: ConditionValues,
+    now: ConditionValues | None,
     measure: Measure,
     key: str,
 ) -> DryRun:
@@ -123,7 +123,7 @@ def dry_run(
     answers = asker.ask({key: replace(one, heavy=True) for key, one in asked.items()})
     _all_there({key: answer for key, answer in answers.items() if key not in optional})
 
-    def judged(numbers: Numbers) -> Verdict:
+    def judged(numbers: ConditionValues) -> RuleVerdict:
         found = [
             (series, one.lasting_s)
             for one in numbers.conditions
@@ -203,14 +203,14 @@ def _key(one: Condition, place: int) -> str:
     return f"{place} {one.expr}"
 
 
-def _all_there(answers: Mapping[str, Answer]) -> None:
+def _all_there(answers: Mapping[str, QueryResult]) -> None:
     for answer in answers.values():
         if answer.fault is not None:
             raise refusal(answer.fault)
 
 
 def _joined(
-    answers: Mapping[str, Answer], one: Condition, windows: Sequence[Window]
+    answers: Mapping[str, QueryResult], one: Condition, windows: Sequence[Window]
 ) -> list[Series]:
     """Each series over all windows."""
     parts = [answers[_key(one, place)].series for place in range(len(windows))]

@@ -55,7 +55,7 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleVerdict:
     """`about`: the longest firing first. `off`: as set, the rule is in no file; what is said is
     what it would do if it were on."""
 
@@ -79,11 +79,11 @@ class Verdict:
         return [one for one in self.about if one.times]
 
 
-def verdict(found: Iterable[tuple[Series, int]], looks: Looks, *, off: bool = False) -> Verdict:
+def verdict(found: Iterable[tuple[Series, int]], looks: Looks, *, off: bool = False) -> RuleVerdict:
     """`found`: series of the condition, each with how long it must hold."""
     judged = [fired(series, looks, lasting_s) for series, lasting_s in found]
     worth = [one for one in judged if one.times or one.unsure]
-    return Verdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), off)
+    return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), off)
 
 
 def fired(series: Series, looks: Looks, lasting_s: int) -> Fired:

@@ -15,7 +15,7 @@ from dashboards.alerts.rules import Only, Rule, Setting
 from dashboards.alerts.rules.comparison import halves, number
 from dashboards.alerts.rules.parameter import said
 from dashboards.boards.charts.inline_chart import Chart, Values, drawn
-from dashboards.prometheus.http.client import Answer, Question, Series, Window
+from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 
 MOST_LINES = 6  # more are no chart any more
 VALUE: Final = "value"
@@ -57,7 +57,7 @@ class Measure:
             key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
         }
 
-    def drawn(self, answers: Mapping[str, Answer], window: Window) -> Drawing:
+    def drawn(self, answers: Mapping[str, QueryResult], window: Window) -> Drawing:
         lines = answers[VALUE].series
         levels: list[Values] = []
         for place, one in enumerate(self.thresholds):

@@ -28,7 +28,7 @@ _API: Final = "/api/v2"
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignSilence:
     """A silence somebody made in an Alertmanager itself."""
 
     source: str
@@ -41,10 +41,10 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class AlertmanagerSnapshot:
     """`ended`: ids which are over there; `why`: of each source that could not be asked."""
 
-    foreign: tuple[Foreign, ...] = ()
+    foreign: tuple[ForeignSilence, ...] = ()
     ended: frozenset[str] = frozenset()
     why: tuple[str, ...] = ()
 
@@ -71,7 +71,7 @@ def told_elsewhere() -> Callable[[str], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredSilence:
     """A silence as it should be there."""
 
     conditions: Matchers
@@ -98,7 +98,7 @@ class Wanted:
         }
 
 
-def silence(managers: Iterable[Alertmanager], wanted: Wanted) -> dict[str, str]:
+def silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> dict[str, str]:
     """Its id in each, by source. Raises `Refused`; what was made until then is ended again."""
     asked = list(managers)
     _judge(asked, wanted)
@@ -113,7 +113,10 @@ def silence(managers: Iterable[Alertmanager], wanted: Wanted) -> dict[str, str]:
 
 
 def replace(
-    managers: Iterable[Alertmanager], remote: Mapping[str, str], before: Wanted, after: Wanted
+    managers: Iterable[Alertmanager],
+    remote: Mapping[str, str],
+    before: DesiredSilence,
+    after: DesiredSilence,
 ) -> tuple[dict[str, str], Refused | None]:
     """Where it is then, by source, and why it is still as it was before: an Alertmanager may give
     a silence another id even as it is put back. Whom it no longer concerns ends it."""
@@ -134,13 +137,13 @@ def replace(
     return {source: identity for source, identity in now.items() if source in kept}, None
 
 
-def _judge(managers: list[Alertmanager], wanted: Wanted) -> None:
+def _judge(managers: list[Alertmanager], wanted: DesiredSilence) -> None:
     if managers and any(one.name == TEAM for one in wanted.conditions):
         text = "Alertmanager knows no teams."
         raise Refused(Problem("matchers", TEAM, text, "Name endpoints instead.", "team"))
 
 
-def _put(one: Alertmanager, identity: str | None, wanted: Wanted) -> str:
+def _put(one: Alertmanager, identity: str | None, wanted: DesiredSilence) -> str:
     """Instead of the one of that id; anew where that one is forgotten."""
     if identity is not None:
         found = _asked(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
@@ -154,7 +157,7 @@ def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
 
 
 def _put_back(
-    done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: Wanted
+    done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: DesiredSilence
 ) -> dict[str, str]:
     """As it was; what cannot be undone is logged and stays, with its id."""
     _take_back(done, {source: now.pop(source) for source in [*now] if source not in remote})
@@ -179,10 +182,10 @@ def expire(remote: Mapping[str, str]) -> None:
                 raise _away(known[source], error) from None
 
 
-def look(ours: Iterable[str]) -> Looked:
+def look(ours: Iterable[str]) -> AlertmanagerSnapshot:
     """What is silenced there by others, and which of ours are over."""
     mine = set(ours)
-    foreign: list[Foreign] = []
+    foreign: list[ForeignSilence] = []
     ended: set[str] = set()
     why: list[str] = []
     for one in connections.alertmanagers():
@@ -196,16 +199,16 @@ def look(ours: Iterable[str]) -> Looked:
                     foreign.append(_foreign(one.source, row))
         except (NoReplyError, KeyError, TypeError, AttributeError) as error:
             why.append(str(_away(one, error)))
-    return Looked(tuple(foreign), frozenset(ended), tuple(why))
+    return AlertmanagerSnapshot(tuple(foreign), frozenset(ended), tuple(why))
 
 
-def _foreign(source: str, row: Any) -> Foreign:
+def _foreign(source: str, row: Any) -> ForeignSilence:
     shown = []
     for one in row["matchers"]:
         op = ("" if one.get("isEqual", True) else "!") + ("~" if one["isRegex"] else "")
         sign = {"": "=", "!": "!=", "~": "=~", "!~": "!~"}[op]
         shown.append(f"{one['name']}{sign}{json.dumps(one['value'], ensure_ascii=False)}")
-    return Foreign(
+    return ForeignSilence(
         source,
         str(row["id"]),
         tuple(shown),

@@ -14,6 +14,6 @@ class NotifyConfig(AppConfig):
         from dashboards.alerts.notify import health
 
         rounds.register(health.as_round)
-        sections.register(sections.Section("Silences", "notify:silences", 30))
-        sections.register(sections.Section("Receivers", "notify:receivers", 40))
-        sections.register(sections.Section("History", "notify:history", 50))
+        sections.register(sections.AlertsSection("Silences", "notify:silences", 30))
+        sections.register(sections.AlertsSection("Receivers", "notify:receivers", 40))
+        sections.register(sections.AlertsSection("History", "notify:history", 50))

@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from console.core.counters import count
 from console.vault import store
-from dashboards.alerts.notify.channels import BY_KIND, Target, Unsent
-from dashboards.alerts.notify.models import Delivery, Kind, Receiver, State
+from dashboards.alerts.notify.channels import BY_KIND, DeliveryTarget, PostError
+from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver, ReceiverKind
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,9 @@ _AT_ONCE, _OF_ONE = 40, 2
 
 def due(now: datetime) -> list[UUID]:
     """The longest waiting first, and few of one receiver: a slow one holds up no other."""
-    rows = Delivery.objects.filter(state=State.WAITING, next_at__lte=now).order_by("next_at")
+    rows = Delivery.objects.filter(state=DeliveryState.WAITING, next_at__lte=now).order_by(
+        "next_at"
+    )
     taken: Counter[UUID | None] = Counter()
     found = []
     for pk, receiver in rows.values_list("pk", "receiver_id")[:500]:
@@ -46,29 +48,29 @@ def due(now: datetime) -> list[UUID]:
 def attempt(delivery: UUID | str) -> None:
     now = timezone.now()
     row = Delivery.objects.select_related("receiver").filter(pk=delivery).first()
-    if row is None or row.state != State.WAITING or row.next_at > now:
+    if row is None or row.state != DeliveryState.WAITING or row.next_at > now:
         return
-    mine = Delivery.objects.filter(pk=row.pk, state=State.WAITING, attempts=row.attempts)
+    mine = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, attempts=row.attempts)
     if not mine.update(attempts=F("attempts") + 1, next_at=now + LEASE):
         return  # another process was sooner
     row.attempts += 1
     try:
         _send(row)
-    except Unsent as error:
+    except PostError as error:
         _not_sent(row, error)
     else:
-        _write(row, State.SENT, "")
+        _write(row, DeliveryState.SENT, "")
 
 
-def target(receiver: Receiver) -> Target:
+def target(receiver: Receiver) -> DeliveryTarget:
     where = vault_names(receiver)
-    return Target(store.get(where["url"]), store.get(where["secret"]), tuple(receiver.to))
+    return DeliveryTarget(store.get(where["url"]), store.get(where["secret"]), tuple(receiver.to))
 
 
 def addresses() -> dict[str, str]:
     """Of each receiver that is reached by one, by its name; "" where it cannot be read. For who
     hands them to an Alertmanager."""
-    rows = Receiver.objects.exclude(kind=Kind.EMAIL)
+    rows = Receiver.objects.exclude(kind=ReceiverKind.EMAIL)
     return {one.name: store.get(vault_names(one)["url"]) for one in rows}
 
 
@@ -79,31 +81,31 @@ def vault_names(receiver: Receiver) -> dict[str, str]:
 def _send(row: Delivery) -> None:
     receiver = row.receiver
     if receiver is None:
-        raise Unsent("Its receiver was removed.", permanent=True)
+        raise PostError("Its receiver was removed.", permanent=True)
     if not receiver.enabled and not row.test:
-        raise Unsent("Its receiver is switched off.", permanent=True)
+        raise PostError("Its receiver is switched off.", permanent=True)
     found = target(receiver)
     if not (found.url or found.to) or (receiver.signed and not found.secret):
         text = "Its address or secret cannot be read with the present encryption key."
-        raise Unsent(f"{text} Give it anew.", permanent=True)
+        raise PostError(f"{text} Give it anew.", permanent=True)
     BY_KIND[row.kind](found, row.body, str(row.pk))
 
 
-def _not_sent(row: Delivery, error: Unsent) -> None:
+def _not_sent(row: Delivery, error: PostError) -> None:
     now = timezone.now()
     pause = max(PAUSES_S[min(row.attempts, len(PAUSES_S)) - 1], error.after_s)
     next_at = now + timedelta(seconds=pause)
     if error.permanent or row.test or next_at > row.created_at + GIVE_UP:
-        _write(row, State.FAILED, str(error))
+        _write(row, DeliveryState.FAILED, str(error))
         return
-    _write(row, State.WAITING, str(error), next_at)
+    _write(row, DeliveryState.WAITING, str(error), next_at)
 
 
 def _write(row: Delivery, state: str, error: str, next_at: datetime | None = None) -> None:
     """Only while the attempt is still ours."""
     now = timezone.now()
-    mine = Delivery.objects.filter(pk=row.pk, state=State.WAITING, attempts=row.attempts)
-    over = state != State.WAITING
+    mine = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, attempts=row.attempts)
+    over = state != DeliveryState.WAITING
     facts = {"state": state, "error": error[:300], "ended_at": now if over else None}
     mine.update(**facts, next_at=next_at or now)
     count("notifications", kind=row.kind, outcome=state if over else "retried")
@@ -113,5 +115,5 @@ def _write(row: Delivery, state: str, error: str, next_at: datetime | None = Non
 
 def prune(now: datetime, kept: timedelta = timedelta(days=30)) -> None:
     """What nobody looks for any more."""
-    old = Delivery.objects.exclude(state=State.WAITING).filter(created_at__lt=now - kept)
+    old = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(created_at__lt=now - kept)
     old.delete()

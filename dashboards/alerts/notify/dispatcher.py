@@ -23,7 +23,14 @@ from django.utils import timezone
 from console.claims import claim
 from dashboards.alerts.evaluation.firing_alerts import firing
 from dashboards.alerts.notify import alertmanagers, selectors
-from dashboards.alerts.notify.models import Delivery, Dispatch, Group, Route, SeenAlert, State
+from dashboards.alerts.notify.models import (
+    Delivery,
+    DeliveryState,
+    Dispatch,
+    Group,
+    Route,
+    SeenAlert,
+)
 from dashboards.alerts.notify.protocol import groups as protocol_groups
 from dashboards.alerts.notify.protocol import matchers, message
 from dashboards.alerts.notify.protocol.alert import TEAM, Alert
@@ -41,7 +48,7 @@ Alerts = dict[str, Alert]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DispatchResult:
     """`unknown`: nobody can say whether there are others, for the reason `why`."""
 
     alerts: tuple[Alert, ...]
@@ -66,15 +73,15 @@ def look() -> bool:
     return True
 
 
-def read() -> Seen:
+def read() -> DispatchResult:
     """What fires according to Prometheus; the alerts that an Alertmanager tells are left out."""
     if not connections.any_known():
-        return Seen((), NOBODY)
+        return DispatchResult((), NOBODY)
     found = firing(connections.fleet(), Scope())
     teams, elsewhere = selectors.teams(), alertmanagers.told_elsewhere()
     ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing
-    return Seen(ours, why, unknown=bool(why))
+    return DispatchResult(ours, why, unknown=bool(why))
 
 
 def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
@@ -86,7 +93,7 @@ def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
     return Alert(labels, {k: v for k, v in notes.items() if v}, one.since)
 
 
-def _state(seen: Seen, now: datetime) -> dict[str, Any]:
+def _state(seen: DispatchResult, now: datetime) -> dict[str, Any]:
     if seen.unknown:
         known = Dispatch.objects.get(pk=1).unknown_since
         return {"reason": AWAY, "message": seen.why, "unknown_since": known or now}
@@ -94,7 +101,7 @@ def _state(seen: Seen, now: datetime) -> dict[str, Any]:
     return {"reason": reason, "message": "", "unknown_since": None}
 
 
-def _keep(seen: Seen, now: datetime) -> tuple[Alerts, Alerts]:
+def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
     """Note what was seen; all that fire now, and all that have ended lately."""
     _see(seen.alerts, now)
     if seen.unknown:
@@ -110,7 +117,7 @@ def _keep(seen: Seen, now: datetime) -> tuple[Alerts, Alerts]:
     return active, {row.fingerprint: _alert(row) for row in rows if row.ended_at is not None}
 
 
-def _unknown(seen: Seen, now: datetime) -> list[Alert]:
+def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
     """The alert that no Prometheus can raise."""
     since = Dispatch.objects.get(pk=1).unknown_since
     if since is None or now - since < UNKNOWN:
@@ -174,7 +181,7 @@ def _owe_of(
             groups[key] = Group.objects.create(route=route, key=key, labels=labels, due_at=due)
     for key, group in groups.items():
         firing_now = {one.fingerprint: one for one in members.get(key, [])}
-        standing = protocol_groups.Standing(group.due_at, frozenset(group.told), group.told_at)
+        standing = protocol_groups.GroupStatus(group.due_at, frozenset(group.told), group.told_at)
         decision = protocol_groups.decide(standing, terms, firing_now, ended, now)
         if decision.send:
             _write(group, route, decision.send, names)
@@ -182,7 +189,7 @@ def _owe_of(
 
 
 def _settle(
-    group: Group, before: protocol_groups.Standing, decision: protocol_groups.Decision
+    group: Group, before: protocol_groups.GroupStatus, decision: protocol_groups.GroupDecision
 ) -> None:
     if decision.over:
         group.delete()
@@ -196,8 +203,10 @@ def _settle(
 
 def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping[str, Any]) -> None:
     """A message that waits is overtaken by this one, which says how things stand now."""
-    group.deliveries.filter(state=State.WAITING).update(
-        state=State.DROPPED, error="A later message says how things stand.", ended_at=timezone.now()
+    group.deliveries.filter(state=DeliveryState.WAITING).update(
+        state=DeliveryState.DROPPED,
+        error="A later message says how things stand.",
+        ended_at=timezone.now(),
     )
     receiver = route.receiver
     body = message.document(

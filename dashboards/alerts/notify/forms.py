@@ -9,7 +9,7 @@ from django import forms
 
 from console.core.errors import Refused
 from console.web.forms import Styled
-from dashboards.alerts.notify.models import Kind, Silence
+from dashboards.alerts.notify.models import ReceiverKind, Silence
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
@@ -142,7 +142,7 @@ def _shown(known: Any) -> dict[str, Any]:
 
 
 def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
-    if kind == Kind.EMAIL:
+    if kind == ReceiverKind.EMAIL:
         text = "Separated by commas. Mail goes through the console's own server."
         return {"to": forms.CharField(label="To", required=False, help_text=text)}
     keep = f"Now {known.shown}. Leave it empty to keep it." if known is not None else ""
@@ -152,7 +152,7 @@ def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
         help_text=keep or "It may hold a token: it is kept sealed and never shown again.",
         widget=forms.TextInput({"inputmode": "url", "spellcheck": "false"}),
     )
-    if kind == Kind.SLACK:
+    if kind == ReceiverKind.SLACK:
         return {"url": url}
     keep = "One is kept; leave it empty to keep it. " if known is not None and known.signed else ""
     secret = forms.CharField(

@@ -12,16 +12,16 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from console.system.rounds import Round
-from console.system.rounds import State as Doing
+from console.system.rounds import RoundState as Doing
 from dashboards.alerts.notify.dispatcher import AWAY, NOBODY
-from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, State
+from dashboards.alerts.notify.models import Delivery, DeliveryState, Dispatch, Receiver
 from dashboards.prometheus import connections
 
 _LATE = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NotificationStatus:
     """`trouble` is "" while alerts are read and told. `elsewhere`: the metrics sources whose alerts
     an Alertmanager tells."""
 
@@ -34,19 +34,24 @@ class Standing:
     elsewhere: tuple[str, ...] = ()
 
 
-def standing() -> Standing:
+def standing() -> NotificationStatus:
     now = timezone.now()
     row = Dispatch.objects.filter(pk=1).first()
     counts = Delivery.objects.aggregate(
-        waiting=Count("pk", filter=Q(state=State.WAITING)),
+        waiting=Count("pk", filter=Q(state=DeliveryState.WAITING)),
         failed=Count(
-            "pk", filter=Q(state=State.FAILED, test=False, created_at__gt=now - timedelta(days=1))
+            "pk",
+            filter=Q(
+                state=DeliveryState.FAILED, test=False, created_at__gt=now - timedelta(days=1)
+            ),
         ),
     )
     looked = row.looked_at if row else None
     elsewhere = _elsewhere()
     doing, trouble, remedy = _trouble(row, now, bool(elsewhere))
-    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere)
+    return NotificationStatus(
+        looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere
+    )
 
 
 def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doing, str, str]:

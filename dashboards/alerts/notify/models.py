@@ -20,13 +20,13 @@ from dashboards.alerts.notify.protocol import matchers as protocol_matchers
 from dashboards.alerts.notify.protocol.matchers import Matchers
 
 
-class Kind(models.TextChoices):
+class ReceiverKind(models.TextChoices):
     WEBHOOK = "webhook", "Webhook"
     EMAIL = "email", "E-mail"
     SLACK = "slack", "Slack-compatible webhook"
 
 
-class State(models.TextChoices):
+class DeliveryState(models.TextChoices):
     WAITING = "waiting", "Waiting"
     SENT = "sent", "Sent"
     FAILED = "failed", "Given up"
@@ -38,7 +38,7 @@ class Receiver(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=60, unique=True)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=10, choices=ReceiverKind.choices)
     to = models.JSONField(default=list, blank=True)
     shown = models.CharField(max_length=300, default="", blank=True)
     signed = models.BooleanField(default=False)
@@ -162,7 +162,7 @@ class Delivery(models.Model):
         Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries"
     )
     receiver_name = models.CharField(max_length=60)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=10, choices=ReceiverKind.choices)
     group = models.ForeignKey(
         Group, null=True, on_delete=models.SET_NULL, related_name="deliveries"
     )
@@ -171,7 +171,9 @@ class Delivery(models.Model):
     )
     title = models.CharField(max_length=200)
     body = models.JSONField()
-    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    state = models.CharField(
+        max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING
+    )
     attempts = models.PositiveIntegerField(default=0)
     next_at = models.DateTimeField(default=timezone.now)
     error = models.CharField(max_length=300, default="", blank=True)

@@ -23,7 +23,7 @@ from console.core.errors import Gathered, Problem, Refused, expect_generation
 from console.core.outbound import why_not_url
 from console.vault import store
 from dashboards.alerts.notify import deliveries, input_values
-from dashboards.alerts.notify.models import Delivery, Kind, Receiver, Route
+from dashboards.alerts.notify.models import Delivery, Receiver, ReceiverKind, Route
 from dashboards.alerts.notify.protocol import http_post, message
 from dashboards.alerts.notify.protocol.alert import Alert
 
@@ -38,7 +38,9 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
     given = input_values.mapping(data, FIELDS)
     gathered = Gathered()
     name = gathered.take(_name, given) or ""
-    kind = gathered.take(input_values.choice, given, "kind", Kind.values, Kind.WEBHOOK)
+    kind = gathered.take(
+        input_values.choice, given, "kind", ReceiverKind.values, ReceiverKind.WEBHOOK
+    )
     made = Receiver(name=name, kind=kind or "", created_by=row(actor))
     everything = gathered.take(input_values.flag, given, "everything", False)
     secrets = (_take(made, given, gathered, new=True) if kind else None) or {}
@@ -136,7 +138,7 @@ def _take(
     `gathered`."""
     enabled = gathered.take(input_values.flag, given, "enabled", receiver.enabled)
     receiver.enabled = bool(enabled)
-    if receiver.kind == Kind.EMAIL:
+    if receiver.kind == ReceiverKind.EMAIL:
         gathered.take(_refuse_others, given, "url", "secret")
         if new or "to" in given:
             receiver.to = gathered.take(_addresses, given.get("to")) or []
@@ -161,7 +163,7 @@ def _url(given: Mapping[str, Any], *, needed: bool) -> str:
 
 def _secret(receiver: Receiver, given: Mapping[str, Any]) -> str:
     secret = input_values.text(given, "secret", 500)
-    if secret and receiver.kind == Kind.SLACK:
+    if secret and receiver.kind == ReceiverKind.SLACK:
         _refuse_others(given, "secret")
     if secret and len(secret) < _LEAST_SECRET:
         remedy = f"Write at least {_LEAST_SECRET} random characters."

@@ -41,7 +41,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
     assert times is not None
     starts, ends = times
     author = actor.get_username()
-    wanted = alertmanagers.Wanted(conditions, starts, ends, author, comment)
+    wanted = alertmanagers.DesiredSilence(conditions, starts, ends, author, comment)
     remote = alertmanagers.silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
@@ -80,7 +80,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     assert times is not None
     starts, ends = times
     before = _wanted(silence)
-    after = alertmanagers.Wanted(conditions, starts, ends, silence.author, comment)
+    after = alertmanagers.DesiredSilence(conditions, starts, ends, silence.author, comment)
     if after == before:
         return
     remote, refused = alertmanagers.replace(_concerned(endpoint), silence.remote, before, after)
@@ -105,12 +105,12 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
         raise _over()
 
 
-def _wanted(silence: Silence) -> alertmanagers.Wanted:
+def _wanted(silence: Silence) -> alertmanagers.DesiredSilence:
     times = silence.starts_at, silence.ends_at
-    return alertmanagers.Wanted(silence.conditions, *times, silence.author, silence.comment)
+    return alertmanagers.DesiredSilence(silence.conditions, *times, silence.author, silence.comment)
 
 
-def _facts(wanted: alertmanagers.Wanted) -> dict[str, Any]:
+def _facts(wanted: alertmanagers.DesiredSilence) -> dict[str, Any]:
     return {
         "matchers": [str(one) for one in wanted.conditions],
         "starts_at": wanted.starts_at,

@@ -18,5 +18,5 @@ class AlertingConfig(AppConfig):
         rounds.register(rule_file.as_round)
         rounds.register(rule_file.storage_round)
         navigation.register(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
-        sections.register(sections.Section("Firing", "alerting:firing", 10))
-        sections.register(sections.Section("Rules", "alerting:rules", 20))
+        sections.register(sections.AlertsSection("Firing", "alerting:firing", 10))
+        sections.register(sections.AlertsSection("Rules", "alerting:rules", 20))

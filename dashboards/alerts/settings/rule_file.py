@@ -29,7 +29,7 @@ from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
 from console.system.rounds import Round
-from console.system.rounds import State as Doing
+from console.system.rounds import RoundState as Doing
 from dashboards.alerts.rules import render
 from dashboards.alerts.settings import selectors
 from dashboards.alerts.settings.models import Load, RuleFile
@@ -46,7 +46,7 @@ _READ = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RuleFileLocation:
     """`file` is what Prometheus reads; `good` the latest that it took."""
 
     file: Path
@@ -57,14 +57,14 @@ class Place:
         return self.file.with_suffix(".good")
 
 
-def place() -> Place | None:
+def place() -> RuleFileLocation | None:
     """None where this installation runs no Prometheus, or asks another one."""
     layout = Layout(settings.EMBERLINE.var)
     port = read_facts(layout).get("prometheus_port")
     url = f"http://127.0.0.1:{port}"
     if not port or settings.EMBERLINE.prometheus_url != url or not layout.prometheus.is_dir():
         return None
-    return Place(layout.prometheus / "alerts.yml", url)
+    return RuleFileLocation(layout.prometheus / "alerts.yml", url)
 
 
 def load() -> None:
@@ -145,7 +145,7 @@ def storage_round() -> Round:
     return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
 
 
-def _look(ours: Place, digest: str) -> None:
+def _look(ours: RuleFileLocation, digest: str) -> None:
     """Whether what was written has been read."""
     took, at = _reloaded(ours.url)
     if took is None:
@@ -172,7 +172,7 @@ def _hang_up(digest: str) -> None:
     _say(Load.WAITING, digest, "")
 
 
-def _refused_by_promtool(ours: Place, text: str) -> str:
+def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
     """Why; "" where it is fine, and where there is no promtool: then Prometheus alone says."""
     server = prometheus_server(Layout(settings.EMBERLINE.var))
     tool = server.with_name("promtool") if server else None

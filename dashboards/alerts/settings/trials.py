@@ -19,8 +19,8 @@ from dashboards.alerts.evaluation.dry_run import (
     MOST_SERIES,
     RANGES,
     Condition,
+    ConditionValues,
     DryRun,
-    Numbers,
     dry_run,
     too_many,
 )
@@ -63,16 +63,16 @@ def _with(settings: Settings, name: str, endpoint: str, setting: Setting) -> Set
     return replace(settings, of_endpoints={**settings.of_endpoints, name: mine})
 
 
-def _numbers(rule: Rule, settings: Settings, endpoint: str) -> Numbers:
+def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
     """Those of whom it is set apart are off by themselves."""
     if endpoint:
         mine = settings.of(rule, endpoint)
-        return Numbers((_condition(rule, mine, Only((endpoint,))),), not mine.enabled)
+        return ConditionValues((_condition(rule, mine, Only((endpoint,))),), not mine.enabled)
     (wide, rest), *apart = settings.split(rule)
     on = [(setting, only) for setting, only in apart if setting.enabled]
     shown = [(wide, rest), *on][:MOST_CONDITIONS]
     found = tuple(_condition(rule, setting, only) for setting, only in shown)
-    return Numbers(found, not wide.enabled, len(on) + 1 - len(shown))
+    return ConditionValues(found, not wide.enabled, len(on) + 1 - len(shown))
 
 
 def _condition(rule: Rule, setting: Setting, only: Only) -> Condition:
@@ -95,8 +95,8 @@ def _own(name: str, wish: Wish, key: str) -> DryRun:
     if many:
         text = f"It found {many} series at once; at most {MOST_SERIES} are tried."
         raise Refused(Problem("expr", None, text, AGGREGATE, "too_many_series"))
-    draft = Numbers((Condition(expr, lasting_s),), not enabled)
-    now = Numbers((Condition(row.expr, row.lasting_s),), not row.enabled) if row else None
+    draft = ConditionValues((Condition(expr, lasting_s),), not enabled)
+    now = ConditionValues((Condition(row.expr, row.lasting_s),), not row.enabled) if row else None
     return dry_run(asker, draft, now, evaluation_measure.written(expr), key)
 
 

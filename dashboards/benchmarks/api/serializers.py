@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework import serializers
 
 from console.core.errors import Problem, Refused, expect_object
-from dashboards.benchmarks.actions import CACHES, Wish
+from dashboards.benchmarks.actions import CACHES, BenchmarkRequest
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
-from dashboards.benchmarks.models import State
+from dashboards.benchmarks.models import BenchmarkState
 
 _OWN = ("title", "caches", "second", "trace")
 
@@ -54,7 +54,7 @@ class BenchmarkSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     endpoint = serializers.CharField()
     title = serializers.CharField()
-    state = serializers.ChoiceField(choices=State.choices)
+    state = serializers.ChoiceField(choices=BenchmarkState.choices)
     stage = serializers.CharField(help_text="What it waits for, while it does not run.")
     message = serializers.CharField(help_text="Why it failed.")
     simulated = serializers.BooleanField(help_text="Its workers' times are made up.")
@@ -119,7 +119,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
     rows = ComparedSerializer(many=True)
 
 
-def wish_of(data: Any) -> Wish:
+def wish_of(data: Any) -> BenchmarkRequest:
     """The body as a wish; numbers are the job's to judge. Raises `Refused`."""
     data = expect_object(data)
     texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
@@ -131,7 +131,7 @@ def wish_of(data: Any) -> Wish:
     if problems:
         raise Refused(*problems)
     given = {name: value for name, value in data.items() if name not in (*_OWN, "nonce")}
-    return Wish(
+    return BenchmarkRequest(
         given,
         title=texts.get("title", ""),
         caches=texts.get("caches") or "fresh",

@@ -14,7 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("benchmarks/compare/", views.Compare.as_view(), name="compare"),
     path(_ALL, views.OfEndpoint.as_view(), name="of_endpoint"),
     path(f"{_ALL}plan/", views.PlanView.as_view(), name="plan"),
-    path(_ONE, views.One.as_view(), name="one"),
+    path(_ONE, views.BenchmarkView.as_view(), name="one"),
     path(f"{_ONE}abort/", views.Abort.as_view(), name="abort"),
     path(f"{_ONE}samples/", views.Samples.as_view(), name="samples"),
 ]

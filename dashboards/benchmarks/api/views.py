@@ -27,11 +27,11 @@ from dashboards.benchmarks.api.serializers import (
     wish_of,
 )
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
-from dashboards.benchmarks.models import Benchmark, State
+from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from endpoints import selectors as endpoints
 
 _TAGS = ["benchmarks"]
-_STATE = Filter("state", "state", "Only in this state.", choices=State.values)
+_STATE = Filter("state", "state", "Only in this state.", choices=BenchmarkState.values)
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 
@@ -97,7 +97,7 @@ class PlanView(APIView):
         return Response({**facts, "endpoints": [asdict(one) for one in seen.endpoints]})
 
 
-class One(APIView):
+class BenchmarkView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read a benchmark",

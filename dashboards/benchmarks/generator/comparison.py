@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.benchmarks.generator.samples import NEEDED, Sample, percentile
+from dashboards.benchmarks.generator.samples import NEEDED, RequestSample, percentile
 
 RESAMPLES = 300
 INTERVAL = 0.95
@@ -31,7 +31,7 @@ _MEASURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """`change`, `low`, `high`: B over A less one. None: not measured, or too few."""
 
     label: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     headline: str
     words: str
     caveats: tuple[str, ...]
@@ -64,10 +64,12 @@ class Comparison:
         return f"{self.headline} {self.words}".strip()
 
 
-def compare(a: Sequence[Sample], b: Sequence[Sample], caveats: Sequence[str] = ()) -> Comparison:
+def compare(
+    a: Sequence[RequestSample], b: Sequence[RequestSample], caveats: Sequence[str] = ()
+) -> Comparison:
     """`caveats`: what is known of the two runs that speaks against comparing them."""
     first, second = _good(a), _good(b)
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     for name, label, percents in _MEASURES:
         rows += _measure(label, _values(first, name), _values(second, name), percents)
     found = [*caveats, *_too_few(first, "A"), *_too_few(second, "B")]
@@ -84,7 +86,7 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def curve(samples: Sequence[Sample], name: str = "ttft_s") -> list[tuple[float, float]]:
+def curve(samples: Sequence[RequestSample], name: str = "ttft_s") -> list[tuple[float, float]]:
     """The share of requests (of 1) that were at least as fast as so many seconds."""
     ordered = sorted(value for value, _ in _values(_good(samples), name))
     if not ordered:
@@ -94,17 +96,17 @@ def curve(samples: Sequence[Sample], name: str = "ttft_s") -> list[tuple[float, 
     return [*found, (ordered[-1], 1.0)]
 
 
-def _good(samples: Sequence[Sample]) -> list[Sample]:
+def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
     return [sample for sample in samples if sample.counted and sample.ok][:_MOST]
 
 
-def _values(samples: Sequence[Sample], name: str) -> list[tuple[float, int]]:
+def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, int]]:
     """Each with the conversation it is of, the least first."""
     found = ((getattr(sample, name), sample.session) for sample in samples)
     return sorted((value, session) for value, session in found if value is not None)
 
 
-def _too_few(samples: Sequence[Sample], which: str) -> list[str]:
+def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
     talks = len({sample.session for sample in samples})
     if len(samples) < _FEWEST:
         return [f"{which} has {len(samples)} answers; {_FEWEST} are the least that say something."]
@@ -119,15 +121,15 @@ def _measure(
     a: list[tuple[float, int]],
     b: list[tuple[float, int]],
     percents: tuple[int, ...],
-) -> list[Row]:
-    found: list[Row] = []
+) -> list[ComparisonRow]:
+    found: list[ComparisonRow] = []
     drawn_a, drawn_b = _resampled(a, percents, 1), _resampled(b, percents, 2)
     for index, percent in enumerate(percents):
         of_a = percentile([value for value, _ in a], percent)
         of_b = percentile([value for value, _ in b], percent)
         name = f"{label}, {'median' if percent == 50 else f'p{percent}'}"
         if not of_a or of_b is None or not drawn_a or not drawn_b:
-            found.append(Row(name, of_a, of_b))
+            found.append(ComparisonRow(name, of_a, of_b))
             continue
         changes = sorted(
             two[index] / one[index] - 1
@@ -136,7 +138,7 @@ def _measure(
         )
         edge = (1 - INTERVAL) / 2
         low, high = changes[int(edge * len(changes))], changes[int((1 - edge) * len(changes)) - 1]
-        found.append(Row(name, of_a, of_b, of_b / of_a - 1, low, high))
+        found.append(ComparisonRow(name, of_a, of_b, of_b / of_a - 1, low, high))
     return found
 
 
@@ -164,7 +166,7 @@ def _resampled(
     return found
 
 
-def _verdict(rows: Sequence[Row], confident: bool) -> tuple[str, str]:
+def _verdict(rows: Sequence[ComparisonRow], confident: bool) -> tuple[str, str]:
     """A headline and a sentence, by the first token's median and p90."""
     main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
     if not main:
@@ -187,7 +189,7 @@ def _verdict(rows: Sequence[Row], confident: bool) -> tuple[str, str]:
     return "Neither is faster throughout.", words
 
 
-def _interval(row: Row) -> str:
+def _interval(row: ComparisonRow) -> str:
     if row.change is None or row.low is None or row.high is None:
         return "too few to say"
     ends = f"{_signed(row.low)} to {_signed(row.high)}"

@@ -22,7 +22,7 @@ from typing import Any
 from console.processkit.files import write_private
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import Job, from_json
-from dashboards.benchmarks.generator.samples import COLUMNS, Sample, as_row, from_row
+from dashboards.benchmarks.generator.samples import COLUMNS, RequestSample, as_row, from_row
 
 RUNNING, DONE, ABORTED, LOST = "running", "done", "aborted", "lost"
 
@@ -82,7 +82,7 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def write_samples(folder: Path, samples: Sequence[Sample]) -> None:
+def write_samples(folder: Path, samples: Sequence[RequestSample]) -> None:
     path = folder / "samples.json.gz"
     temporary = path.with_suffix(".new")
     temporary.write_bytes(pack(samples))
@@ -97,12 +97,12 @@ def read_samples(folder: Path) -> bytes:
         return b""
 
 
-def pack(samples: Sequence[Sample]) -> bytes:
+def pack(samples: Sequence[RequestSample]) -> bytes:
     rows = {"columns": COLUMNS, "rows": [as_row(sample) for sample in samples]}
     return gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), 5)
 
 
-def unpack(packed: bytes) -> list[Sample]:
+def unpack(packed: bytes) -> list[RequestSample]:
     if not packed:
         return []
     found = json.loads(gzip.decompress(packed))

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dashboards.benchmarks.generator.job import APIS, CHAT_API, RATE, Job
-from dashboards.benchmarks.generator.samples import Histogram, Sample, Series
-from dashboards.benchmarks.generator.wire import BrokenError, Reply, Target
-from dashboards.benchmarks.generator.workloads import Session, Turn, sessions
+from dashboards.benchmarks.generator.samples import Histogram, RequestSample, Series
+from dashboards.benchmarks.generator.wire import BrokenError, HttpTarget, Reply
+from dashboards.benchmarks.generator.workloads import Turn, WorkloadSession, sessions
 
 MAX_IN_FLIGHT = 2048
 ERRORS_SEEN = 20
@@ -32,9 +32,9 @@ CUT = "cut_at_the_end"
 class Load:
     """One run. Its attributes are read by whoever shows progress."""
 
-    def __init__(self, job: Job, target: Target, model: str) -> None:
+    def __init__(self, job: Job, target: HttpTarget, model: str) -> None:
         self.job = job
-        self.samples: list[Sample] = []
+        self.samples: list[RequestSample] = []
         self.errors: dict[str, int] = {}
         self.examples: dict[str, str] = {}
         self.gaps = Histogram()
@@ -95,7 +95,7 @@ class Load:
         users = [self._start(self._user(source)) for _ in range(self.job.concurrency)]
         await asyncio.wait(users)  # which, cancelled, leaves them to the drain
 
-    async def _at_a_rate(self, source: Iterator[Session]) -> None:
+    async def _at_a_rate(self, source: Iterator[WorkloadSession]) -> None:
         for session in source:
             due = self.began + session.at
             wait = due - time.monotonic()
@@ -108,7 +108,7 @@ class Load:
                 continue
             self._start(self._converse(session, due))
 
-    async def _user(self, source: Iterator[Session]) -> None:
+    async def _user(self, source: Iterator[WorkloadSession]) -> None:
         """One after the other; a request is due when its user would send it."""
         for session in source:
             if self._stop.is_set():
@@ -145,7 +145,7 @@ class Load:
 
     # ---- what
 
-    async def _converse(self, session: Session, due: float) -> None:
+    async def _converse(self, session: WorkloadSession, due: float) -> None:
         said = [session.opening()] if session.opening else []
         for number, turn in enumerate(session.turns):
             if turn.pause_s:
@@ -171,7 +171,7 @@ class Load:
         return not self._stop.is_set()
 
     async def _send(
-        self, session: Session, number: int, turn: Turn, said: list[str], due: float
+        self, session: WorkloadSession, number: int, turn: Turn, said: list[str], due: float
     ) -> Reply | None:
         body = self._body(session, said, turn.answer_tokens)
         sent = time.monotonic()
@@ -197,7 +197,9 @@ class Load:
             reply.error = text or code
         return reply
 
-    def _body(self, session: Session, said: list[str], answer_tokens: int) -> dict[str, Any]:
+    def _body(
+        self, session: WorkloadSession, said: list[str], answer_tokens: int
+    ) -> dict[str, Any]:
         """`ignore_eos` is vLLM's: answers are as long as planned, on every endpoint alike."""
         body: dict[str, Any] = {
             "model": self._model,
@@ -228,7 +230,7 @@ class Load:
         now, (code, text) = time.monotonic(), why
         end = reply.last_at if reply is not None and not code else now
         first = reply.first_at if reply is not None and not code else None
-        sample = Sample(
+        sample = RequestSample(
             at=due - self.began,
             session=which[0],
             turn=which[1],
@@ -252,7 +254,7 @@ class Load:
                 self.gaps.add(gap)
         self._limits(sample)
 
-    def _limits(self, sample: Sample) -> None:
+    def _limits(self, sample: RequestSample) -> None:
         self.tokens += sample.prompt_tokens + sample.completion_tokens
         if self.tokens >= self.job.max_tokens:
             self.stop("max_tokens")

@@ -14,9 +14,9 @@ from typing import Any
 
 from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task
 from dashboards.benchmarks.generator.load import Load
-from dashboards.benchmarks.generator.samples import Sample, result, spread
+from dashboards.benchmarks.generator.samples import RequestSample, result, spread
 from dashboards.benchmarks.generator.tier_counters import LOOK_S, Watcher
-from dashboards.benchmarks.generator.wire import Target
+from dashboards.benchmarks.generator.wire import HttpTarget
 
 TELL_S = 1.0
 # A generator later or busier than this measures itself, too.
@@ -34,7 +34,7 @@ class Player:
     def __init__(self, task: Task, tell: Tell) -> None:
         self._task = task
         self.tell = tell
-        self._target = Target(task.url, task.key)
+        self._target = HttpTarget(task.url, task.key)
         self._watcher = Watcher(task.workers)
         self.load = Load(task.job, self._target, task.model)
         self._aborted = False
@@ -46,7 +46,7 @@ class Player:
         self.load.abort("aborted")
 
     @property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[RequestSample]:
         return self.load.samples
 
     async def play(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Player:
         }
         return {**found, "result": result(samples, load.gaps, span)} if ended else found
 
-    def _generator(self, samples: list[Sample]) -> dict[str, Any]:
+    def _generator(self, samples: list[RequestSample]) -> dict[str, Any]:
         """Return the load of this process itself; CPU and wall time count from the same moment."""
         lags = spread(sample.lag_s for sample in samples[-_RECENT:])
         wall_s = time.perf_counter() - self._wall

@@ -20,7 +20,7 @@ _GROWTH = math.log(1.02)  # a bucket of the gaps' histogram is 2 % wide
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RequestSample:
     """One request. `at`: seconds from the start to when it was due; all other times count from
     there, so that a late sender makes the endpoint look slower, never faster. `lag_s`: how late it
     was sent. None: not measured."""
@@ -50,17 +50,17 @@ class Sample:
         return (self.duration_s - self.ttft_s) / (self.completion_tokens - 1)
 
 
-COLUMNS = tuple(Sample.__dataclass_fields__)
+COLUMNS = tuple(RequestSample.__dataclass_fields__)
 
 
-def as_row(sample: Sample) -> list[Any]:
+def as_row(sample: RequestSample) -> list[Any]:
     """In the order of COLUMNS; microseconds are enough."""
     values = (getattr(sample, name) for name in COLUMNS)
     return [round(value, 6) if isinstance(value, float) else value for value in values]
 
 
-def from_row(row: Sequence[Any]) -> Sample:
-    return Sample(*row)
+def from_row(row: Sequence[Any]) -> RequestSample:
+    return RequestSample(*row)
 
 
 class Histogram:
@@ -160,7 +160,7 @@ class Series:
         self._buckets = [one if other is None else one.with_(other) for one, other in pairs]
         self.width_s *= 2
 
-    def ended(self, sample: Sample) -> None:
+    def ended(self, sample: RequestSample) -> None:
         bucket = self.at(sample.at + sample.duration_s)
         if not sample.ok:
             bucket.failed += 1
@@ -193,7 +193,7 @@ class Series:
         }
 
 
-def result(samples: Sequence[Sample], gaps: Histogram, seconds: float) -> dict[str, Any]:
+def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) -> dict[str, Any]:
     """What a run comes to. `seconds`: from the first counted moment to the last answer."""
     counted = [sample for sample in samples if sample.counted]
     good = [sample for sample in counted if sample.ok]
@@ -224,7 +224,7 @@ def result(samples: Sequence[Sample], gaps: Histogram, seconds: float) -> dict[s
     }
 
 
-def _by_worker(good: Iterable[Sample]) -> Mapping[str, int]:
+def _by_worker(good: Iterable[RequestSample]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for sample in good:
         name = sample.worker or "not named"

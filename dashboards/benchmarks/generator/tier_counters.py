@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from console.processkit.metrics import Sample, parse, total
-from dashboards.benchmarks.generator.wire import BrokenError, Target
+from console.processkit.metrics import MetricSample, parse, total
+from dashboards.benchmarks.generator.wire import BrokenError, HttpTarget
 from dashboards.boards.queries import CACHED, PROMPT
 
 LOOK_S = 2.0
@@ -30,7 +30,7 @@ class Watcher:
     """Asks every worker at once. `workers` maps names to URLs."""
 
     def __init__(self, workers: Mapping[str, str]) -> None:
-        self._targets = {name: Target(url) for name, url in workers.items()}
+        self._targets = {name: HttpTarget(url) for name, url in workers.items()}
         self._last: dict[str, dict[str, float]] = {}
         self.unseen: dict[str, str] = {}
         self.totals: dict[str, float] = {}
@@ -74,7 +74,7 @@ class Watcher:
             target.close()
 
 
-def read(samples: list[Sample]) -> dict[str, float] | None:
+def read(samples: list[MetricSample]) -> dict[str, float] | None:
     """Tokens by tier since the worker began; None where it has no such counters."""
     prompt = total(samples, PROMPT)
     if prompt is None or total(samples, CACHED) is None:

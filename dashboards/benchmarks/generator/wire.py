@@ -49,7 +49,7 @@ class Reply:
     ended: bool = False
 
 
-class Target:
+class HttpTarget:
     """One server and the idle connections to it. `url` as in http://host:port/below."""
 
     def __init__(self, url: str, key: str = "") -> None:

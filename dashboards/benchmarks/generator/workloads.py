@@ -39,7 +39,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class WorkloadSession:
     """A conversation; `opening` is its system prompt (or document), None for none."""
 
     number: int
@@ -49,7 +49,7 @@ class Session:
     turns: tuple[Turn, ...]
 
 
-def sessions(job: Job) -> Iterator[Session]:
+def sessions(job: Job) -> Iterator[WorkloadSession]:
     """Without end, but for a trace. `at` counts from the start and grows."""
     if job.workload == TRACE:
         return _trace(job)
@@ -65,7 +65,7 @@ def _arrivals(job: Job, per_session: int) -> Iterator[float]:
         at += chance.expovariate(job.rate / per_session)
 
 
-def _chats(job: Job) -> Iterator[Session]:
+def _chats(job: Job) -> Iterator[WorkloadSession]:
     opening = partial(_opening, job.nonce, job.system_tokens, f"system {job.seed}")
     for number, at in enumerate(_arrivals(job, job.turns)):
         turns = tuple(
@@ -77,10 +77,10 @@ def _chats(job: Job) -> Iterator[Session]:
             )
             for turn in range(job.turns)
         )
-        yield Session(number, at, opening, job.system_tokens, turns)
+        yield WorkloadSession(number, at, opening, job.system_tokens, turns)
 
 
-def _documents(job: Job) -> Iterator[Session]:
+def _documents(job: Job) -> Iterator[WorkloadSession]:
     chance = random.Random(f"documents {job.seed}")
     weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(job.documents)))
     names = range(job.documents)
@@ -89,15 +89,17 @@ def _documents(job: Job) -> Iterator[Session]:
         opening = partial(_opening, job.nonce, job.document_tokens, f"document {job.seed} {name}")
         question = partial(words, job.question_tokens, f"question {job.seed} {number}")
         turn = Turn(question, job.question_tokens, job.answer_tokens)
-        yield Session(number, at, opening, job.document_tokens, (turn,))
+        yield WorkloadSession(number, at, opening, job.document_tokens, (turn,))
 
 
-def _trace(job: Job) -> Iterator[Session]:
+def _trace(job: Job) -> Iterator[WorkloadSession]:
     for number, row in enumerate(job.rows):
         tokens = min(row.prompt_tokens, job.prompt_limit)
         text = partial(_row_text, job, number, row, tokens)
         turn = Turn(text, tokens, min(row.answer_tokens, job.answer_tokens))
-        yield Session(number, row.at / job.speed if job.mode == RATE else 0.0, None, 0, (turn,))
+        yield WorkloadSession(
+            number, row.at / job.speed if job.mode == RATE else 0.0, None, 0, (turn,)
+        )
 
 
 def _row_text(job: Job, number: int, row: TraceRow, tokens: int) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.boards.charts import kinds, units
-from dashboards.boards.charts.styled_series import Drawn, Values, dressed, told, with_totals
+from dashboards.boards.charts.styled_series import StyledSeries, Values, dressed, told, with_totals
 from dashboards.boards.charts.units import in_words
 from dashboards.boards.panels import Panel
 from dashboards.prometheus.http.client import Window
 
-__all__ = ["Drawn", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
+__all__ = ["StyledSeries", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
 
 _HEIGHT = 280
 _CLEAR = "rgba(0,0,0,0)"
@@ -29,7 +29,7 @@ _TICKS = [
 _RULE = "rgba(128,128,128,0.25)"
 
 
-def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] | None:
+def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
     """Plotly's data and layout, or None when there is no number to draw."""
     shown = told(drawn)
     happened = [item for item in shown if any(item.numbers)]
@@ -51,7 +51,7 @@ def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] |
     return made
 
 
-def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
+def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
     """One row a series; what the chart hides as zero is here."""
     rows = []
     for item in drawn:
@@ -65,7 +65,7 @@ def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
     return {"head": ["", first, "Mean", "Lowest", "Highest"], "rows": rows}
 
 
-def spoken(panel: Panel, drawn: list[Drawn]) -> str:
+def spoken(panel: Panel, drawn: list[StyledSeries]) -> str:
     """The chart for who cannot see it: the latest value of each line, the fullest length."""
     if panel.kind == "heatmap":
         fullest = max(told(drawn), key=lambda item: item.mean, default=None)
@@ -82,11 +82,11 @@ def spoken(panel: Panel, drawn: list[Drawn]) -> str:
     return f"{panel.title}. {when}: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
 
 
-def _of_range(drawn: list[Drawn]) -> bool:
+def _of_range(drawn: list[StyledSeries]) -> bool:
     return any(item.total is not None for item in drawn)
 
 
-def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
+def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
     stacked = panel.kind == "stacked"
     style = item.style
     trace = go.Scatter(
@@ -112,7 +112,7 @@ def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
     return trace
 
 
-def _bar(_panel: Panel, item: Drawn, window: Window) -> go.Bar:
+def _bar(_panel: Panel, item: StyledSeries, window: Window) -> go.Bar:
     style = item.style
     return go.Bar(
         name=style.label,
@@ -139,7 +139,7 @@ def _lonely(values: Values) -> list[bool]:
     ]
 
 
-def _layout(panel: Panel, shown: list[Drawn]) -> dict[str, Any]:
+def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
         "gridcolor": _RULE,

@@ -20,7 +20,7 @@ Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """`style` names a class of benchmarks.css; `shapes`: points of polylines (or polygons)."""
 
     label: str
@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartMark:
     """A tick: where it is, and what stands there."""
 
     at: float
@@ -41,9 +41,9 @@ class Mark:
 class Chart:
     id: str
     title: str
-    lines: tuple[Line, ...]
-    across: tuple[Mark, ...]
-    up: tuple[Mark, ...]
+    lines: tuple[ChartLine, ...]
+    across: tuple[ChartMark, ...]
+    up: tuple[ChartMark, ...]
     filled: bool = False
 
     @property
@@ -76,7 +76,7 @@ def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | No
         return None
     top = _nice(highest)
     lines = tuple(
-        Line(
+        ChartLine(
             label,
             style,
             (_points((x / top, y) for x, y in points),),
@@ -85,8 +85,10 @@ def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | No
         for (label, points), style in zip(curves.items(), ("a", "b"), strict=False)
         if points
     )
-    across = tuple(Mark(_LEFT + _INNER_W * part / 4, _time(top * part / 4)) for part in range(5))
-    up = tuple(Mark(_y(part / 4), f"{25 * part} %") for part in range(5))
+    across = tuple(
+        ChartMark(_LEFT + _INNER_W * part / 4, _time(top * part / 4)) for part in range(5)
+    )
+    up = tuple(ChartMark(_y(part / 4), f"{25 * part} %") for part in range(5))
     return Chart("curves", "Requests with a first token within", lines, across, up)
 
 
@@ -102,7 +104,7 @@ def _lines(
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
     top, count = _nice(highest), len(series["sent"])
     lines = tuple(
-        Line(label, key.replace("_", "-"), _broken(found, top, count), say(_latest(found)))
+        ChartLine(label, key.replace("_", "-"), _broken(found, top, count), say(_latest(found)))
         for label, key, found in values
         if any(value is not None for value in found)
     )
@@ -120,12 +122,12 @@ def drawn(
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
     top, count = _nice(highest), max((len(found) for _, _, found in values), default=0)
     lines = tuple(
-        Line(label, style, _broken(found, top, count), say(_last(found)))
+        ChartLine(label, style, _broken(found, top, count), say(_last(found)))
         for label, style, found in values
         if any(value is not None for value in found)
     )
     last = max(1, len(across) - 1)
-    marks = tuple(Mark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
+    marks = tuple(ChartMark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
     return Chart(name, title, lines, marks, _up(top, say))
 
 
@@ -148,7 +150,9 @@ def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
         below = above
     top = _nice(max(below, default=0.0))
     lines = tuple(
-        Line(label, f"tier-{key}", (_area(low, high, top, count),), _plain(_settled(padded[key])))
+        ChartLine(
+            label, f"tier-{key}", (_area(low, high, top, count),), _plain(_settled(padded[key]))
+        )
         for key, label, low, high in edges
     )
     title = "Prompt tokens a second by tier, at the workers"
@@ -200,15 +204,15 @@ def _y(share: float) -> float:
     return _TOP + _INNER_H * (1 - share)
 
 
-def _across(count: int, width: float) -> tuple[Mark, ...]:
+def _across(count: int, width: float) -> tuple[ChartMark, ...]:
     seconds = max(1.0, (count - 1) * width)
     return tuple(
-        Mark(_LEFT + _INNER_W * part / 4, f"{seconds * part / 4:.0f} s") for part in range(5)
+        ChartMark(_LEFT + _INNER_W * part / 4, f"{seconds * part / 4:.0f} s") for part in range(5)
     )
 
 
-def _up(top: float, say: Any) -> tuple[Mark, ...]:
-    return tuple(Mark(_y(part / 4), say(top * part / 4)) for part in range(5))
+def _up(top: float, say: Any) -> tuple[ChartMark, ...]:
+    return tuple(ChartMark(_y(part / 4), say(top * part / 4)) for part in range(5))
 
 
 def _nice(highest: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.boards.charts.styled_series import Drawn, Values, told
+from dashboards.boards.charts.styled_series import StyledSeries, Values, told
 from dashboards.boards.charts.units import in_words
 from dashboards.boards.panels import Panel
 from dashboards.prometheus.http.client import Window
@@ -22,7 +22,9 @@ _GAP = 0.04  # between two figures, of the whole width
 _LINE_TOP = 0.34  # how much of the height the line below a figure takes
 
 
-def heatmap(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any], dict[str, Any]]:
+def heatmap(
+    panel: Panel, drawn: list[StyledSeries], window: Window
+) -> tuple[list[Any], dict[str, Any]]:
     """Traces, and what is unlike the layout of lines. Empty lengths at both ends are left out."""
     filled = [place for place, item in enumerate(drawn) if any(item.numbers)]
     rows = drawn[filled[0] : filled[-1] + 1] if filled else drawn[:1]
@@ -52,7 +54,9 @@ def _columns(values: Values, size: int) -> list[float | None]:
     return columns
 
 
-def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any], dict[str, Any]]:
+def numbers(
+    panel: Panel, drawn: list[StyledSeries], window: Window
+) -> tuple[list[Any], dict[str, Any]]:
     """A large figure for each series, with its line below. The first pair of axes stays empty:
     what a board marks on the time axis of its charts has no place here."""
     shown = told(drawn)
@@ -89,7 +93,7 @@ def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any]
     return traces, layout
 
 
-def _words(panel: Panel, item: Drawn, window: Window, left: float) -> list[dict[str, Any]]:
+def _words(panel: Panel, item: StyledSeries, window: Window, left: float) -> list[dict[str, Any]]:
     """The figure, and what it is of above it: the total of the range where there is one, else the
     last value, and when it was measured unless that was just now."""
     base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
@@ -108,7 +112,7 @@ def _words(panel: Panel, item: Drawn, window: Window, left: float) -> list[dict[
     return found
 
 
-def _spark(item: Drawn, window: Window, ending: str) -> go.Scatter:
+def _spark(item: StyledSeries, window: Window, ending: str) -> go.Scatter:
     return go.Scatter(
         name=item.style.label,
         mode="lines",

@@ -10,7 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dashboards.boards.panels import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY, Line, Panel, Style
+from dashboards.boards.panels import (
+    BLUE,
+    DASHES,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    Panel,
+    PanelLine,
+    Style,
+)
 from dashboards.prometheus.http.client import Series
 
 MAX_LINES = 40  # no eye tells more apart, and no page should carry them
@@ -23,7 +33,7 @@ _HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class StyledSeries:
     """One series with its name and style. `key` is the name in the data. `total`: its one number
     over the whole range, where the series shows what was counted and that was asked for."""
 
@@ -42,7 +52,7 @@ class Drawn:
         return sum(numbers) / len(numbers) if numbers else -math.inf
 
 
-def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[Drawn]:
+def dressed(panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]) -> list[StyledSeries]:
     """The panel's series in the order they are drawn and listed."""
     named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
@@ -55,32 +65,32 @@ def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[
         style = panel.styles.get(key)
         if style is None:
             style, turn = _in_turn(key, turn), turn + 1
-        drawn.append(Drawn(key, style, values))
+        drawn.append(StyledSeries(key, style, values))
     return _fewer(drawn)
 
 
 def with_totals(
-    drawn: Sequence[Drawn], found: Sequence[tuple[Line, tuple[Series, ...]]]
-) -> list[Drawn]:
+    drawn: Sequence[StyledSeries], found: Sequence[tuple[PanelLine, tuple[Series, ...]]]
+) -> list[StyledSeries]:
     totals = {_key(line, one): one.latest for line, answer in found for one in answer}
     return [replace(item, total=totals.get(item.key)) for item in drawn]
 
 
-def _key(line: Line, series: Series) -> str:
+def _key(line: PanelLine, series: Series) -> str:
     """With its source where several gave a series of that name."""
     name = line.name or series.label(line.by) or "(no name)"
     source = series.label("metrics_source")
     return f"{name} ({source})" if source else name
 
 
-def _fewer(drawn: list[Drawn]) -> list[Drawn]:
+def _fewer(drawn: list[StyledSeries]) -> list[StyledSeries]:
     """The largest, and one without numbers which says how many are left out."""
     left = len(drawn) - MAX_LINES
     if left <= 0:
         return drawn
     kept = {id(item) for item in sorted(drawn, key=lambda item: -item.mean)[:MAX_LINES]}
     more = Style(f"{left} smaller ones are not shown", SKY)
-    return [*(item for item in drawn if id(item) in kept), Drawn("", more, ())]
+    return [*(item for item in drawn if id(item) in kept), StyledSeries("", more, ())]
 
 
 def _in_turn(key: str, turn: int) -> Style:
@@ -90,7 +100,7 @@ def _in_turn(key: str, turn: int) -> Style:
     return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
 
 
-def _buckets(named: Named) -> list[Drawn]:
+def _buckets(named: Named) -> list[StyledSeries]:
     """A histogram's buckets, each without those below it, from the lowest."""
     edges = sorted((edge, values) for key, values in named if (edge := _edge(key)) is not None)
     drawn = []
@@ -98,7 +108,7 @@ def _buckets(named: Named) -> list[Drawn]:
         below = edges[place - 1] if place else None
         own = values if below is None else _less(values, below[1])
         label = _between(below[0] if below else None, edge)
-        drawn.append(Drawn(label, Style(label, SKY), own))
+        drawn.append(StyledSeries(label, Style(label, SKY), own))
     return drawn
 
 
@@ -127,6 +137,6 @@ def _whole(edge: float) -> str:
     return f"{edge:,.0f}" if edge == int(edge) else f"{edge:g}"
 
 
-def told(drawn: Sequence[Drawn]) -> list[Drawn]:
+def told(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
     """Those with numbers."""
     return [item for item in drawn if item.numbers]

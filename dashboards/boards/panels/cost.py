@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dashboards.boards.panels.declarations import Board, Line, Panel, Section, Style
+from dashboards.boards.panels.declarations import Board, Panel, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_workers
 from dashboards.boards.panels.gpus import ENGINE
 from dashboards.boards.panels.styles import BLUE, GREY, ORANGE, TIERS
@@ -25,7 +25,9 @@ def _per(key: str, what: str, query: str, metric: str) -> Panel:
         id=f"usd-per-{key}",
         title=f"Cost of {what}",
         about=f"{_PRICED}, over what was served at the moment. Little load: dear.",
-        lines=(Line(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),),
+        lines=(
+            PanelLine(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),
+        ),
         unit="usd",
         metric=metric,
     )
@@ -35,7 +37,7 @@ HOUR = _money(
     id="usd-hour",
     title="Cost an hour",
     about=f"{_PRICED}, of the workers known at the moment. At most {TOP} endpoints.",
-    lines=(Line("workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
+    lines=(PanelLine("workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     metric="up",
     cause=None,
@@ -45,7 +47,7 @@ IDLE = _money(
     id="usd-idle",
     title="Cost of idle workers an hour",
     about=f"{_PRICED}, of workers without a request at the moment.",
-    lines=(Line("idle_workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
+    lines=(PanelLine("idle_workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     cause=None,
     zero="Every worker had a request.",
@@ -54,7 +56,7 @@ IDLE_SHARE = _money(
     id="idle-share",
     title="Share of idle workers",
     about="Without a request at the moment.",
-    lines=(Line("idle_share_by_endpoint", by="endpoint_name"),),
+    lines=(PanelLine("idle_share_by_endpoint", by="endpoint_name"),),
     unit="share",
     cause=None,
     zero="Every worker had a request.",
@@ -67,7 +69,7 @@ SAVED = _money(
     id="usd-saved",
     title="Computing saved by the cache, an hour",
     about="Tokens not computed again, times what one costs as measured. Loads and tiers not off.",
-    lines=(Line("reused_tokens_hour", by="endpoint_name", factor="saved_usd_token"),),
+    lines=(PanelLine("reused_tokens_hour", by="endpoint_name", factor="saved_usd_token"),),
     unit="usd_hour",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
@@ -78,7 +80,7 @@ SAVED_BY_TIER = of_workers(
     id="usd-saved-tiers",
     title="Computing saved by each tier, an hour",
     about="Tokens found there, times what one costs as measured. Loads and tiers not off.",
-    lines=(Line("reused_tokens_hour_by_tier", by="tier", factor="saved_usd_token"),),
+    lines=(PanelLine("reused_tokens_hour_by_tier", by="tier", factor="saved_usd_token"),),
     unit="usd_hour",
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
@@ -92,7 +94,7 @@ REUSED_DAY = of_workers(
     id="tokens-reused-day",
     title="Tokens not computed again within a day",
     about="Of the day before each moment, by where the worker found them.",
-    lines=(Line("reused_tokens_day_by_tier", by="source"),),
+    lines=(PanelLine("reused_tokens_day_by_tier", by="source"),),
     unit="tokens",
     metric=n.CACHED,
     since="vLLM 0.32",
@@ -110,7 +112,7 @@ SECONDS_PER_TOKEN = of_workers(
     id="prefill-seconds",
     title="Seconds a computed prompt token took",
     about="Upper bound: the fixed cost of every step is in it. Calibrate on the Costs page.",
-    lines=(Line("prefill_seconds_per_token", name="seconds"),),
+    lines=(PanelLine("prefill_seconds_per_token", name="seconds"),),
     unit="seconds",
     metric=f"{n.COMPUTED_TOKENS}_count",
     since="vLLM 0.13",
@@ -121,7 +123,7 @@ AVOIDED = of_workers(
     id="prefill-avoided",
     title="Seconds of computing avoided",
     about="Each second, at most: tokens not computed again, by the upper bound beside.",
-    lines=(Line("prefill_seconds_avoided", name="avoided"),),
+    lines=(PanelLine("prefill_seconds_avoided", name="avoided"),),
     unit="seconds",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
@@ -132,7 +134,7 @@ GPU_IDLE = of_gpus(
     id="gpu-idle-share",
     title="Idle share of GPUs",
     about="What is paid for while the engine of the GPU does nothing.",
-    lines=(Line("gpu_idle_share", name="idle"),),
+    lines=(PanelLine("gpu_idle_share", name="idle"),),
     unit="share",
     metric=ENGINE.metric,
     styles={"idle": Style("Idle", GREY)},
@@ -147,13 +149,13 @@ BOARD = Board(
     "What endpoints cost, and what their caches save.",
     "scale",
     (
-        Section("Spent", _SPENT),
-        Section("For what was served", _RATES),
-        Section("Saved by caches", (SAVED, REUSED_DAY)),
+        PanelSection("Spent", _SPENT),
+        PanelSection("For what was served", _RATES),
+        PanelSection("Saved by caches", (SAVED, REUSED_DAY)),
     ),
     (
-        Section("Spent", _SPENT),
-        Section("For what was served", _RATES),
-        Section("Saved by the cache", _ONE_SAVED),
+        PanelSection("Spent", _SPENT),
+        PanelSection("For what was served", _RATES),
+        PanelSection("Saved by the cache", _ONE_SAVED),
     ),
 )

@@ -48,7 +48,7 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PanelLine:
     """The series of one query: named by the value of label `by`, or all of them `name`.
     `factor`: each value is multiplied by what the console knows of the series' endpoint (its label
     `endpoint_name`): what a worker of it costs an hour, or what a token found in a cache saves,
@@ -74,7 +74,7 @@ class Panel:
     id: str
     title: str
     about: str
-    lines: tuple[Line, ...]
+    lines: tuple[PanelLine, ...]
     unit: Unit
     job: Job
     metric: str
@@ -107,7 +107,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PanelSection:
     """Panels under one heading; "" for none."""
 
     title: str
@@ -135,11 +135,11 @@ class Board:
     title: str
     about: str
     icon: str
-    fleet: tuple[Section, ...]
-    one: tuple[Section, ...]
+    fleet: tuple[PanelSection, ...]
+    one: tuple[PanelSection, ...]
     documented: tuple[Documented, ...] = ()
 
-    def sections(self, *, one: bool) -> tuple[Section, ...]:
+    def sections(self, *, one: bool) -> tuple[PanelSection, ...]:
         return self.one if one else self.fleet
 
     def panels(self, *, one: bool) -> tuple[Panel, ...]:

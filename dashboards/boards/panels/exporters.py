@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from dashboards.boards.panels.declarations import Cause, Documented, Line, Panel
+from dashboards.boards.panels.declarations import Cause, Documented, Panel, PanelLine
 from dashboards.boards.queries import metric_names
 
 
@@ -134,17 +134,17 @@ of_lmcache = partial(
 )
 
 
-def by_worker(query: str) -> tuple[Line, ...]:
-    return (Line(f"{query}_by_worker", by="pod"),)
+def by_worker(query: str) -> tuple[PanelLine, ...]:
+    return (PanelLine(f"{query}_by_worker", by="pod"),)
 
 
-def by_endpoint(query: str, label: str = "endpoint_name") -> tuple[Line, ...]:
-    return (Line(f"{query}_by_endpoint", by=label),)
+def by_endpoint(query: str, label: str = "endpoint_name") -> tuple[PanelLine, ...]:
+    return (PanelLine(f"{query}_by_endpoint", by=label),)
 
 
-def percents(query: str, *names: str) -> tuple[Line, ...]:
+def percents(query: str, *names: str) -> tuple[PanelLine, ...]:
     """`percents("ttft", "p50")` asks `ttft_p50`, drawn as `p50`."""
-    return tuple(Line(f"{query}_{name}", name=name) for name in names)
+    return tuple(PanelLine(f"{query}_{name}", name=name) for name in names)
 
 
 DOCUMENTED: tuple[Documented, ...] = (

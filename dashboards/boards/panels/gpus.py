@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards.boards.panels.declarations import Line, Panel, Style
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style
 from dashboards.boards.panels.exporters import by_worker, of_containers, of_gpus, of_pods
 from dashboards.boards.panels.styles import BLUE, GREEN, GREY, PHASES_OF_PODS, RED
 from dashboards.boards.queries import metric_names as n
@@ -81,7 +81,7 @@ FAULTS = of_gpus(
     id="gpu-faults",
     title="GPUs with a new fault",
     about="Whose XID code changed within the hour. The code itself stays until a restart.",
-    lines=(Line("gpu_faults", name="faults"),),
+    lines=(PanelLine("gpu_faults", name="faults"),),
     unit="count",
     metric=n.GPU_XID,
     empty="No GPU reported a new fault.",
@@ -93,9 +93,9 @@ ALLOCATED = of_pods(
     title="GPUs asked for",
     about="By these workers and by all pods, and how many the cluster has.",
     lines=(
-        Line("gpus_of_workers", name="workers"),
-        Line("gpus_requested", name="all"),
-        Line("gpus_allocatable", name="there"),
+        PanelLine("gpus_of_workers", name="workers"),
+        PanelLine("gpus_requested", name="all"),
+        PanelLine("gpus_allocatable", name="there"),
     ),
     unit="count",
     metric=n.NODE_ALLOCATABLE,
@@ -111,7 +111,7 @@ ALLOCATED_SHARE = of_pods(
     id="gpus-allocated-share",
     title="Share of GPUs asked for",
     about="Of all the cluster has, by all pods.",
-    lines=(Line("gpu_allocated_share", name="share"),),
+    lines=(PanelLine("gpu_allocated_share", name="share"),),
     unit="share",
     metric=n.NODE_ALLOCATABLE,
     empty="The cluster has no GPU, or none is asked for.",
@@ -122,7 +122,7 @@ READY = of_pods(
     id="pods-ready",
     title="Pods ready",
     about="Of these workers, as the cluster sees them.",
-    lines=(Line("pods_ready", name="ready"),),
+    lines=(PanelLine("pods_ready", name="ready"),),
     unit="count",
     metric=n.POD_READY,
     styles={"ready": Style("Ready", GREEN)},
@@ -132,7 +132,7 @@ READY_BY_ENDPOINT = of_pods(
     id="pods-ready-endpoints",
     title="Pods ready by endpoint",
     about="Workers, as the cluster sees them.",
-    lines=(Line("pods_ready_by_endpoint", by="endpoint_name"),),
+    lines=(PanelLine("pods_ready_by_endpoint", by="endpoint_name"),),
     unit="count",
     metric=n.POD_READY,
     drill="endpoint",
@@ -142,7 +142,7 @@ PHASES = of_pods(
     id="pods-phases",
     title="Phases of pods",
     about="Of these workers, as the cluster sees them.",
-    lines=(Line("pods_by_phase", by="phase"),),
+    lines=(PanelLine("pods_by_phase", by="phase"),),
     unit="count",
     metric=n.POD_PHASE,
     kind="stacked",
@@ -182,7 +182,7 @@ PROCESSORS = of_containers(
 
 def _of_nodes(panel: Panel, query: str) -> Panel:
     """The same for each node and kind of GPU."""
-    lines = (Line(f"{query}_by_node", by="gpus"),)
+    lines = (PanelLine(f"{query}_by_node", by="gpus"),)
     return replace(panel, id=f"{panel.id}-nodes", lines=lines, drill="")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.boards.panels.declarations import Board, Line, Section, Style
+from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
     ANSWERED,
     PROMPTS,
@@ -39,9 +39,9 @@ FLEET_NOW = of_workers(
     title="Running now",
     about="Current: endpoints with a worker up, workers up, and requests waiting.",
     lines=(
-        Line("endpoints_up", name="endpoints"),
-        Line("workers_up", name="workers"),
-        Line("waiting", name="waiting"),
+        PanelLine("endpoints_up", name="endpoints"),
+        PanelLine("workers_up", name="workers"),
+        PanelLine("waiting", name="waiting"),
     ),
     unit="count",
     metric=n.RUNNING,
@@ -58,9 +58,9 @@ NOW = of_workers(
     title="Running now",
     about="Current: workers up, requests running, and requests waiting.",
     lines=(
-        Line("workers_up", name="workers"),
-        Line("running", name="running"),
-        Line("waiting", name="waiting"),
+        PanelLine("workers_up", name="workers"),
+        PanelLine("running", name="running"),
+        PanelLine("waiting", name="waiting"),
     ),
     unit="count",
     metric=n.RUNNING,
@@ -77,9 +77,9 @@ GOOD = of_workers(
     title="Service quality",
     about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
     lines=(
-        Line("reuse", name="reuse"),
-        Line("on_time", name="on_time"),
-        Line("failed_share", name="failed"),
+        PanelLine("reuse", name="reuse"),
+        PanelLine("on_time", name="on_time"),
+        PanelLine("failed_share", name="failed"),
     ),
     unit="share",
     metric=n.PROMPT,
@@ -105,7 +105,7 @@ SOURCES = of_workers(
     id="sources",
     title="Where prompt tokens came from",
     about="Tokens found in a tier were not computed again. Together they are 100 %.",
-    lines=(Line("prompt_share_by_source", by="tier"),),
+    lines=(PanelLine("prompt_share_by_source", by="tier"),),
     unit="share",
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
@@ -117,7 +117,7 @@ SHARE = of_router(
     id="share",
     title="Share of each worker",
     about=f"Of all requests routed. At most {TOP} workers, the busiest.",
-    lines=(Line("share_by_worker", by="worker"),),
+    lines=(PanelLine("share_by_worker", by="worker"),),
     unit="share",
     metric=n.DECISIONS,
     of_whole=False,
@@ -127,7 +127,7 @@ REASONS_PANEL = of_router(
     id="decisions",
     title="Why the router chose",
     about="Decisions a second. Much grey, orange or red: caches are hardly used.",
-    lines=(Line("decisions_by_reason", by="reason"),),
+    lines=(PanelLine("decisions_by_reason", by="reason"),),
     unit="per_s",
     metric=n.DECISIONS,
     kind="stacked",
@@ -137,7 +137,7 @@ BY_CACHE = of_router(
     id="ttft-cache",
     title="Time to first token by what was cached",
     about="Half of the streamed answers began within this time, as the router saw it.",
-    lines=(Line("ttft_by_cache", by="cache"),),
+    lines=(PanelLine("ttft_by_cache", by="cache"),),
     unit="seconds",
     metric=f"{n.ROUTER_TTFT}_count",
     empty='None of the answers was streamed. Send a request with "stream": true.',
@@ -147,7 +147,7 @@ OUTCOME = of_router(
     id="requests",
     title="Requests a second",
     about="What the router answered its callers.",
-    lines=(Line("requests_by_outcome", by="outcome"),),
+    lines=(PanelLine("requests_by_outcome", by="outcome"),),
     unit="per_s",
     metric=n.REQUESTS,
     cause=ANSWERED,
@@ -179,7 +179,7 @@ L2 = of_l2(
     id="l2",
     title="L2 cache tier",
     about="Blocks found of those asked for, and how full it is; of all tiers together.",
-    lines=(Line("l2_hit_share", name="found"), Line("l2_fill", name="fill")),
+    lines=(PanelLine("l2_hit_share", name="found"), PanelLine("l2_fill", name="fill")),
     unit="share",
     metric=n.L2_CAPACITY,
     styles={
@@ -211,7 +211,7 @@ ON_TIME = of_workers(
     id="on-time",
     title="First token within a second",
     about="Share of requests.",
-    lines=(Line("on_time", name="on_time"),),
+    lines=(PanelLine("on_time", name="on_time"),),
     unit="share",
     metric=f"{n.TTFT}_count",
     styles={"on_time": Style("Within 1 s", BLUE)},
@@ -273,8 +273,8 @@ TOKENS = of_workers(
     title="Tokens a second",
     about="Of prompts, those found in a cache too, and of answers.",
     lines=(
-        Line("prompt_tokens", name="prompt"),
-        Line("generated_tokens", name="generated"),
+        PanelLine("prompt_tokens", name="prompt"),
+        PanelLine("generated_tokens", name="generated"),
     ),
     unit="tokens_per_s",
     metric=n.PROMPT,
@@ -308,7 +308,7 @@ WHERE_TIME_GOES = of_workers(
     id="phases",
     title="Where a request's time goes",
     about="Mean seconds of a request: waiting, reading the prompt, writing the answer.",
-    lines=tuple(Line(f"phase_{name}", name=name) for name in PHASES),
+    lines=tuple(PanelLine(f"phase_{name}", name=name) for name in PHASES),
     unit="seconds",
     metric=f"{n.QUEUE_TIME}_count",
     kind="stacked",
@@ -318,7 +318,7 @@ FINISHED = of_workers(
     id="finished",
     title="How requests ended",
     about="A second. Length: the answer was cut at its limit. Abort: the caller went away.",
-    lines=(Line("finished_by_reason", by="finished_reason"),),
+    lines=(PanelLine("finished_by_reason", by="finished_reason"),),
     unit="per_s",
     metric=n.FINISHED,
     kind="stacked",
@@ -328,7 +328,7 @@ QUEUE = of_router(
     id="queue",
     title="Waiting at the router",
     about="Requests held back until a worker has room, and how many may.",
-    lines=(Line("queue_depth", name="depth"), Line("queue_limit", name="limit")),
+    lines=(PanelLine("queue_depth", name="depth"), PanelLine("queue_limit", name="limit")),
     unit="count",
     metric=n.QUEUE_DEPTH,
     styles={
@@ -345,8 +345,8 @@ BOARD = Board(
     "What callers feel, and what the cache does for them.",
     "chart-line",
     (
-        Section("", (FLEET_NOW, GOOD)),
-        Section(
+        PanelSection("", (FLEET_NOW, GOOD)),
+        PanelSection(
             "What callers feel",
             (
                 BY_ENDPOINT,
@@ -357,13 +357,15 @@ BOARD = Board(
                 WAITING_BY_ENDPOINT,
             ),
         ),
-        Section("What the cache does", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE)),
-        Section("Work done", (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT)),
+        PanelSection("What the cache does", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE)),
+        PanelSection(
+            "Work done", (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT)
+        ),
     ),
     (
-        Section("", (NOW, GOOD)),
-        Section("What callers feel", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE)),
-        Section("What the cache does", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL)),
-        Section("Work done", (TOKENS, FINISHED, ON_TIME)),
+        PanelSection("", (NOW, GOOD)),
+        PanelSection("What callers feel", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE)),
+        PanelSection("What the cache does", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL)),
+        PanelSection("Work done", (TOKENS, FINISHED, ON_TIME)),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.boards.panels.cache import CAPACITY, FULL, FULL_BY_ENDPOINT
-from dashboards.boards.panels.declarations import Board, Line, Section, Style
+from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import by_endpoint, by_worker, of_workers, percents
 from dashboards.boards.panels.gpus import FLEET_GPUS, FLEET_PODS, WORKERS_GPUS, WORKERS_PODS
 from dashboards.boards.panels.overview import TTFT_BY_ENDPOINT, WAITING_BY_ENDPOINT
@@ -17,7 +17,7 @@ UP = of_workers(
     id="workers-up",
     title="Workers up",
     about="Of those known: which answer Prometheus.",
-    lines=(Line("workers_up", name="up"), Line("workers_known", name="known")),
+    lines=(PanelLine("workers_up", name="up"), PanelLine("workers_known", name="known")),
     unit="count",
     metric="up",
     cause=None,
@@ -48,7 +48,7 @@ WAITING = of_workers(
     id="waiting-reasons",
     title="Requests waiting at each worker",
     about="By reason: capacity, or deferred for a load, an adapter or a blocked one.",
-    lines=(Line("waiting_by_reason", by="worker_reason"),),
+    lines=(PanelLine("waiting_by_reason", by="worker_reason"),),
     unit="count",
     metric=n.WAITING,
     zero="No request was queued at these moments.",
@@ -58,7 +58,7 @@ ENGINES_FULL = of_workers(
     id="kv-usage-engines",
     title="Device cache held, by engine",
     about=f"Each data-parallel engine by itself. {_BUSIEST}",
-    lines=(Line("kv_usage_by_engine", by="worker_engine"),),
+    lines=(PanelLine("kv_usage_by_engine", by="worker_engine"),),
     unit="share",
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
@@ -97,7 +97,7 @@ REJECTED = of_workers(
     id="rejected",
     title="Refused at the door",
     about="Requests a second which found the worker's own queue full.",
-    lines=(Line("rejected_by_reason", by="reason"),),
+    lines=(PanelLine("rejected_by_reason", by="reason"),),
     unit="per_s",
     metric=n.REJECTED,
     since="vLLM 0.32, with a limit of its queue set",
@@ -108,7 +108,7 @@ PROMPT_LENGTHS = of_workers(
     id="prompt-lengths",
     title="Lengths of prompts",
     about="Requests by the tokens of their prompt; the brighter, the more.",
-    lines=(Line("prompt_lengths", by="le"),),
+    lines=(PanelLine("prompt_lengths", by="le"),),
     unit="count",
     metric=f"{n.PROMPT_LENGTH}_count",
     kind="heatmap",
@@ -117,7 +117,7 @@ ANSWER_LENGTHS = of_workers(
     id="answer-lengths",
     title="Lengths of answers",
     about="Requests by the tokens generated; the brighter, the more.",
-    lines=(Line("answer_lengths", by="le"),),
+    lines=(PanelLine("answer_lengths", by="le"),),
     unit="count",
     metric=f"{n.ANSWER_LENGTH}_count",
     kind="heatmap",
@@ -135,7 +135,7 @@ BATCH = of_workers(
     id="step-tokens",
     title="Tokens of one step",
     about="Mean of what an engine works on at once.",
-    lines=(Line("step_tokens", name="tokens"),),
+    lines=(PanelLine("step_tokens", name="tokens"),),
     unit="tokens",
     metric=f"{n.STEP_TOKENS}_count",
     styles={"tokens": Style("Tokens a step", BLUE)},
@@ -144,7 +144,7 @@ HTTP = of_workers(
     id="http",
     title="Answers of the workers' own HTTP",
     about="A second under /v1/, also what came by no router.",
-    lines=(Line("http_by_status", by="status"),),
+    lines=(PanelLine("http_by_status", by="status"),),
     unit="per_s",
     metric=n.HTTP_REQUESTS,
     kind="stacked",
@@ -165,7 +165,7 @@ FLOPS_PER_TOKEN = of_workers(
     id="flops-token",
     title="Estimated operations for a token",
     about="Floating-point operations for each token computed or generated.",
-    lines=(Line("flops_per_token", name="flops"),),
+    lines=(PanelLine("flops_per_token", name="flops"),),
     unit="count",
     metric=n.FLOPS,
     since="vLLM 0.19",
@@ -181,7 +181,7 @@ BOARD = Board(
     "What workers and their GPUs are busy with.",
     "cpu",
     (
-        Section(
+        PanelSection(
             "Load",
             (
                 UP_BY_ENDPOINT,
@@ -194,12 +194,12 @@ BOARD = Board(
                 HTTP,
             ),
         ),
-        Section("GPUs", FLEET_GPUS),
-        Section("Cluster", FLEET_PODS),
+        PanelSection("GPUs", FLEET_GPUS),
+        PanelSection("Cluster", FLEET_PODS),
     ),
     (
-        Section("Load", (UP, RUNNING, WAITING, FULL, ENGINES_FULL, CAPACITY, PREEMPTIONS)),
-        Section(
+        PanelSection("Load", (UP, RUNNING, WAITING, FULL, ENGINES_FULL, CAPACITY, PREEMPTIONS)),
+        PanelSection(
             "Work",
             (
                 GENERATED,
@@ -214,7 +214,7 @@ BOARD = Board(
                 FLOPS_PER_TOKEN,
             ),
         ),
-        Section("GPUs", WORKERS_GPUS),
-        Section("Cluster", WORKERS_PODS),
+        PanelSection("GPUs", WORKERS_GPUS),
+        PanelSection("Cluster", WORKERS_PODS),
     ),
 )

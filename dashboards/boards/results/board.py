@@ -14,7 +14,7 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
-from dashboards.boards.panels import EXPORTERS, Line, Panel, Range
+from dashboards.boards.panels import EXPORTERS, Panel, PanelLine, Range
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import evidence, resolution
 from dashboards.boards.results.verdicts import (
@@ -22,8 +22,8 @@ from dashboards.boards.results.verdicts import (
     MARKS,
     NO_EVIDENCE,
     Evidence,
-    Facts,
     Message,
+    PanelFacts,
     Points,
     Scraped,
     State,
@@ -32,7 +32,7 @@ from dashboards.boards.results.verdicts import (
     judge,
     unpriced,
 )
-from dashboards.prometheus.http.client import Answer, Asker, Question, Series, Window
+from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 
 Factors = Mapping[str, Mapping[str, float]]
 
@@ -41,10 +41,10 @@ _BEFORE = "before_"  # before the name of a query: asked of the period before
 _DOUBTFUL = ("zero", "quiet", "absent", "needs")  # what states that something is not there
 
 __all__ = [
+    "BoardResult",
     "Factors",
-    "Measured",
     "Message",
-    "Shown",
+    "PanelResult",
     "collect",
     "document",
     "fault_message",
@@ -53,18 +53,18 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PanelResult:
     """A panel with its numbers. `before`: those of the period before, where it was asked for."""
 
     panel: Panel
     state: State
     message: Message | None
-    drawn: Sequence[figure.Drawn]
-    before: Sequence[figure.Drawn] = ()
+    drawn: Sequence[figure.StyledSeries]
+    before: Sequence[figure.StyledSeries] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BoardResult:
     """What a board has to show, before it is drawn, tabled or written. `fault`: of all of it."""
 
     now: float
@@ -72,7 +72,7 @@ class Measured:
     window: Window
     fault: Message | None
     scraped: str
-    panels: Sequence[Shown]
+    panels: Sequence[PanelResult]
 
 
 def collect(
@@ -87,7 +87,7 @@ def collect(
     return document(measure(prometheus, panels, scope, chosen, now, factors))
 
 
-def document(found: Measured) -> dict[str, Any]:
+def document(found: BoardResult) -> dict[str, Any]:
     return {
         "at": clock(found.now, seconds=True),
         "range": found.chosen.key,
@@ -107,7 +107,7 @@ def measure(
     factors: Factors = MappingProxyType({}),
     *,
     compare: bool = False,
-) -> Measured:
+) -> BoardResult:
     """`compare`: also of the period before, as long as this one."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
@@ -138,7 +138,7 @@ def measure(
         shown[place] = _shown(panel, answers, facts, window, None, factors, proof)
     scraped = _scraped_words(facts, panels)
     told = message or _missing_message(answers)
-    return Measured(now, chosen, window, told, scraped, shown)
+    return BoardResult(now, chosen, window, told, scraped, shown)
 
 
 def _times(
@@ -192,11 +192,11 @@ def _appeared(
     return frozenset(series.label("metric") for series in answer.series)
 
 
-def _is_none(answer: Answer) -> bool:
+def _is_none(answer: QueryResult) -> bool:
     return answer.fault is None and not any(series.latest for series in answer.series)
 
 
-def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
+def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     """Of several sources some are away: what is shown is true of the others only."""
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
@@ -256,9 +256,9 @@ def _exported(job: str) -> str:
     return f"exported_{job or 'elsewhere'}"
 
 
-def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, Scraped]:
+def _jobs(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> dict[str, Scraped]:
     known, up, last = (
-        {series.label("job"): series.latest for series in answers.get(name, Answer()).series}
+        {series.label("job"): series.latest for series in answers.get(name, QueryResult()).series}
         for name in ("targets_known", "targets_up", "targets_last_up")
     )
     return {
@@ -267,17 +267,17 @@ def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, S
     }
 
 
-def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
+def _facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> PanelFacts:
     jobs = _jobs(answers, panels)
     names = {
         series.label("__name__")
         for job in {panel.job for panel in panels}
         for series in answers[_exported(job)].series
     }
-    return Facts(jobs, frozenset(names))
+    return PanelFacts(jobs, frozenset(names))
 
 
-def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
+def _scraped_words(facts: PanelFacts, panels: Sequence[Panel]) -> str:
     """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
     found = []
     for job, (_, many) in JOBS.items():
@@ -289,13 +289,13 @@ def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
 
 def _shown(
     panel: Panel,
-    answers: Mapping[str, Answer],
-    facts: Facts,
+    answers: Mapping[str, QueryResult],
+    facts: PanelFacts,
     window: Window,
     page_message: Message | None,
     factors: Factors,
     proved: Evidence = NO_EVIDENCE,
-) -> Shown:
+) -> PanelResult:
     own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = figure.dressed(panel, [(line, answer.series) for line, answer in own])
@@ -308,13 +308,13 @@ def _shown(
     if page_message is not None:  # what the facts say is not known either: say only that
         state, message = "prometheus", page_message
     earlier = [
-        (line, _priced(line, answers.get(_BEFORE + line.query, Answer()), factors).series)
+        (line, _priced(line, answers.get(_BEFORE + line.query, QueryResult()), factors).series)
         for line in panel.lines
     ]
-    return Shown(panel, state, message, drawn, figure.dressed(panel, earlier))
+    return PanelResult(panel, state, message, drawn, figure.dressed(panel, earlier))
 
 
-def _document(shown: Shown, window: Window) -> dict[str, Any]:
+def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
     panel, drawn = shown.panel, list(shown.drawn)
     return {
         "id": panel.id,
@@ -326,7 +326,7 @@ def _document(shown: Shown, window: Window) -> dict[str, Any]:
     }
 
 
-def _priced(line: Line, answer: Answer, factors: Factors) -> Answer:
+def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:
     """The values times the line's factor; a series whose endpoint has none is left out."""
     if not line.factor:
         return answer
@@ -337,10 +337,10 @@ def _priced(line: Line, answer: Answer, factors: Factors) -> Answer:
         if factor is not None:
             values = tuple(None if value is None else value * factor for value in series.values)
             found.append(Series(series.labels, values))
-    return Answer(tuple(found), answer.fault)
+    return QueryResult(tuple(found), answer.fault)
 
 
-def _unpriced(panel: Panel, answers: Mapping[str, Answer], factors: Factors) -> Message | None:
+def _unpriced(panel: Panel, answers: Mapping[str, QueryResult], factors: Factors) -> Message | None:
     for line in panel.lines:
         if line.factor:
             named = {series.label("endpoint_name") for series in answers[line.query].series}
@@ -350,7 +350,7 @@ def _unpriced(panel: Panel, answers: Mapping[str, Answer], factors: Factors) -> 
     return None
 
 
-def _points(drawn: Sequence[figure.Drawn], window: Window) -> Points:
+def _points(drawn: Sequence[figure.StyledSeries], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)

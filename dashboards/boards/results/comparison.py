@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.boards.charts.figure import Drawn, in_words
-from dashboards.boards.results.board import Shown
+from dashboards.boards.charts.figure import StyledSeries, in_words
+from dashboards.boards.results.board import PanelResult
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"
@@ -17,7 +17,7 @@ _DRAWN = ("lines", "stacked", "bars")  # a heatmap or a figure has no line to la
 HEADS = ("Mean before", "Change")
 
 
-def compared(document: dict[str, Any], shown: Shown, window: Window) -> dict[str, Any]:
+def compared(document: dict[str, Any], shown: PanelResult, window: Window) -> dict[str, Any]:
     """The panel's document with the period before in it."""
     figure, table = document["figure"], document["table"]
     if figure is not None and shown.panel.kind in _DRAWN:
@@ -25,7 +25,9 @@ def compared(document: dict[str, Any], shown: Shown, window: Window) -> dict[str
     return {**document, "figure": figure, "table": _with_change(table, shown)}
 
 
-def _ghosts(shown: Shown, window: Window, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _ghosts(
+    shown: PanelResult, window: Window, lines: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     clothes = {item.key: item.style for item in shown.drawn}
     visible = {line.get("name") for line in lines}
     below = [0.0] * window.points
@@ -59,7 +61,7 @@ def _ghost(
     }
 
 
-def _with_change(table: dict[str, Any], shown: Shown) -> dict[str, Any]:
+def _with_change(table: dict[str, Any], shown: PanelResult) -> dict[str, Any]:
     """By the name in a row's first cell: what has no such row now was there before only."""
     means = {item.style.label: _mean(item) for item in shown.drawn}
     before = {_label(item, shown): _mean(item) for item in shown.before}
@@ -74,16 +76,16 @@ def _with_change(table: dict[str, Any], shown: Shown) -> dict[str, Any]:
     return {**table, "head": [*table["head"], *HEADS], "rows": rows}
 
 
-def _label(item: Drawn, shown: Shown) -> str:
+def _label(item: StyledSeries, shown: PanelResult) -> str:
     return next((one.style.label for one in shown.drawn if one.key == item.key), item.style.label)
 
 
-def _mean(item: Drawn) -> float | None:
+def _mean(item: StyledSeries) -> float | None:
     numbers = item.numbers
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def _change(shown: Shown, now: float | None, then: float | None) -> str:
+def _change(shown: PanelResult, now: float | None, then: float | None) -> str:
     """Of a share in points of a hundred, of anything else in hundredths of what it was."""
     if now is None or then is None:
         return "–"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from dashboards.boards.results.board import Measured, Shown
+from dashboards.boards.results.board import BoardResult, PanelResult
 
 T = TypeVar("T")
 # What spreadsheets begin a formula with.
@@ -26,7 +26,7 @@ def spreadsheet(value: T) -> T | str:
     return value
 
 
-def text(found: Measured) -> str:
+def text(found: BoardResult) -> str:
     """Of one panel a column a line; of several one row a number, with the panel's name."""
     sheet = io.StringIO()
     writer = csv.writer(sheet)
@@ -34,14 +34,14 @@ def text(found: Measured) -> str:
     return sheet.getvalue()
 
 
-def filename(found: Measured, board: str, endpoint: str) -> str:
+def filename(found: BoardResult, board: str, endpoint: str) -> str:
     only = found.panels[0].panel.id if len(found.panels) == 1 else ""
     end = datetime.fromtimestamp(found.window.end, UTC)
     parts = (endpoint or "fleet", board, only, found.chosen.key, f"{end:%Y%m%dT%H%MZ}")
     return "-".join(part for part in parts if part) + ".csv"
 
 
-def _wide(found: Measured) -> Iterator[list[str]]:
+def _wide(found: BoardResult) -> Iterator[list[str]]:
     shown = found.panels[0]
     columns = _columns(shown)
     yield ["time", *(spreadsheet(f"{label} ({shown.panel.unit})") for label, _ in columns)]
@@ -49,7 +49,7 @@ def _wide(found: Measured) -> Iterator[list[str]]:
         yield [moment, *(_number(values[place]) for _, values in columns)]
 
 
-def _long(found: Measured) -> Iterator[list[str]]:
+def _long(found: BoardResult) -> Iterator[list[str]]:
     yield ["panel", "line", "unit", "time", "value"]
     moments = list(_moments(found))
     for shown in found.panels:
@@ -60,13 +60,13 @@ def _long(found: Measured) -> Iterator[list[str]]:
                     yield [*head, moment, _number(value)]
 
 
-def _columns(shown: Shown) -> list[tuple[str, tuple[float | None, ...]]]:
+def _columns(shown: PanelResult) -> list[tuple[str, tuple[float | None, ...]]]:
     now = [(item.style.label, item.values) for item in shown.drawn]
     before = [(f"{item.style.label}, period before", item.values) for item in shown.before]
     return now + before
 
 
-def _moments(found: Measured) -> Iterator[str]:
+def _moments(found: BoardResult) -> Iterator[str]:
     window = found.window
     for place in range(window.points):
         moment = datetime.fromtimestamp(window.start + place * window.step, UTC)

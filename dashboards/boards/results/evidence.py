@@ -14,11 +14,11 @@ from typing import Final
 
 from dashboards.boards import queries
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Line, Panel, Unit
+from dashboards.boards.panels import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import resolution
 from dashboards.boards.results.verdicts import Evidence
-from dashboards.prometheus.http.client import Answer, Asker, Question, Series, Window
+from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 
 READ_AT_MOST: Final = 20_000  # windows of all targets whose samples are read for one total
 _TAIL_S: Final = 900  # what recording rules may not have kept yet
@@ -33,7 +33,7 @@ _SUMS: Final[Mapping[str, Unit]] = {
 }
 
 
-def is_counted(line: Line) -> bool:
+def is_counted(line: PanelLine) -> bool:
     """Whether it shows what counters did over time; else it is a gauge, of the moment."""
     text = queries.plain(line.query, Scope(), Times(1, 1))
     return any(not one[6] for one in growth.GROWN.finditer(text))
@@ -65,7 +65,9 @@ def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     return {_TOTAL + name: question for name, question in found.items()}
 
 
-def lately(asker: Asker, scope: Scope, names: Sequence[str], length_s: int) -> dict[str, Answer]:
+def lately(
+    asker: Asker, scope: Scope, names: Sequence[str], length_s: int
+) -> dict[str, QueryResult]:
     """Of each query its one number over the time that ends now."""
     now = time.time()
     targets = resolution.targets(asker, scope, now)
@@ -97,8 +99,8 @@ def _estimated(
     return {name: Question(queries.plain(name, scope, times), at) for name in names}
 
 
-def total(answers: Mapping[str, Answer], line: Line) -> Answer:
-    return answers.get(_TOTAL + line.query, Answer())
+def total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResult:
+    return answers.get(_TOTAL + line.query, QueryResult())
 
 
 def newest(
@@ -118,7 +120,7 @@ def newest(
     }
 
 
-def spliced(answers: dict[str, Answer], window: Window) -> dict[str, Answer]:
+def spliced(answers: dict[str, QueryResult], window: Window) -> dict[str, QueryResult]:
     found = {name: answer for name, answer in answers.items() if not name.startswith(_NEWEST)}
     for name in answers.keys() - found.keys():
         query = name.removeprefix(_NEWEST)
@@ -127,7 +129,7 @@ def spliced(answers: dict[str, Answer], window: Window) -> dict[str, Answer]:
     return found
 
 
-def _joined(long: Answer, tail: Answer, window: Window) -> Answer:
+def _joined(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult:
     rows = {series.labels: series.values for series in long.series}
     ends = {series.labels: series.values for series in tail.series}
     size = max((len(values) for values in ends.values()), default=0)
@@ -179,7 +181,7 @@ def _peak(query: str, at: EvidenceScope) -> Question:
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
 
 
-def _evidence(panel: Panel, answers: Mapping[str, Answer], length_s: int) -> Evidence:
+def _evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -> Evidence:
     whole: dict[str, str] = {}
     for line in panel.lines:
         for series in _series(line.query, answers):
@@ -194,19 +196,19 @@ def _evidence(panel: Panel, answers: Mapping[str, Answer], length_s: int) -> Evi
     return Evidence(tuple(whole.values())[:_NAMED], caused, " ".join(sorted(faults)))
 
 
-def _caused(query: str, answers: Mapping[str, Answer]) -> float:
+def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
     """Exactly where it is known so."""
     counts = (
         series.latest
         for kind in reversed(_KINDS)
-        for series in answers.get(kind + query, Answer()).series
+        for series in answers.get(kind + query, QueryResult()).series
     )
     return next((count for count in counts if count), 0.0)
 
 
-def _series(query: str, answers: Mapping[str, Answer]) -> list[Series]:
+def _series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
     """The exact ones last."""
-    return [one for kind in _KINDS for one in answers.get(kind + query, Answer()).series]
+    return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
 
 
 def _words(panel: Panel, value: float, length_s: int) -> str:

@@ -30,7 +30,7 @@ _ID = 60  # of a panel
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BoardQuery:
     """`until` is the end of a fixed time, in epoch seconds; None: it ends now, always. `refresh`:
     seconds, 0 never, None as suits the range. `panel`: the only one shown, "" for all."""
 
@@ -73,12 +73,12 @@ class Look:
             pairs["panel"] = look.panel
         return urlencode(pairs)
 
-    def during(self, start: int, end: int) -> Look:
+    def during(self, start: int, end: int) -> BoardQuery:
         """The same of other, fixed times."""
         return replace(self, range=custom(start, end), until=end)
 
 
-def read(given: Mapping[str, Any], now: float) -> tuple[Look, tuple[Problem, ...]]:
+def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
     """`given`: a query. What is not understood is a problem, and as if it were not said."""
     problems: list[Problem] = []
     look = _times(given, now, problems)
@@ -109,32 +109,32 @@ def custom(start: int, end: int) -> Range:
     return Range(CUSTOM, label, max(length, step), step, 0)
 
 
-def _times(given: Mapping[str, Any], now: float, problems: list[Problem]) -> Look:
+def _times(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
     key = given.get("range", "")
     if given.get("from") or given.get("to"):
         return _between(given, now, problems)
     if key and key not in RANGES:
         remedy = f"Choose one of {', '.join(RANGES)}, or give from and to."
         problems.append(_odd("range", key, remedy))
-    return Look(RANGES.get(key, DEFAULT_RANGE))
+    return BoardQuery(RANGES.get(key, DEFAULT_RANGE))
 
 
-def _between(given: Mapping[str, Any], now: float, problems: list[Problem]) -> Look:
+def _between(given: Mapping[str, Any], now: float, problems: list[Problem]) -> BoardQuery:
     ends: list[int] = []
     for field in ("from", "to"):
         moment = _moment(given.get(field, ""))
         if moment is None and (field == "from" or given.get(field)):
             remedy = "Give seconds since 1970, or a time in UTC such as 2026-11-21T10:00."
             problems.append(_odd(field, given.get(field, ""), remedy))
-            return Look()
+            return BoardQuery()
         ends.append(int(now) if moment is None else min(moment, int(now)))
     start, end = ends
     if not SHORTEST_S <= end - start <= LONGEST_S:
         remedy = "Let it begin a minute to a year before its end, and not in the future."
         value = f"{given.get('from', '')} to {given.get('to', '')}"
         problems.append(Problem("from", value, "This is no span of time.", remedy, "invalid"))
-        return Look()
-    return Look().during(start, end)
+        return BoardQuery()
+    return BoardQuery().during(start, end)
 
 
 def _moment(text: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dashboards.boards import queries
 from dashboards.boards.panels import Range
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.prometheus.http.client import Answer, Asker, Question
+from dashboards.prometheus.http.client import Asker, QueryResult, Question
 
 KEPT_S = 60  # also how long another Prometheus, of a changed source, is taken for the one before
 _MOST = 10_000  # of endpoints remembered
@@ -60,7 +60,7 @@ def _scraped(asker: Asker, scope: Scope, now: float) -> Scraped:
     return _known[scope]
 
 
-def _number(answer: Answer) -> float | None:
+def _number(answer: QueryResult) -> float | None:
     return next((series.latest for series in answer.series if series.latest is not None), None)
 
 

@@ -70,7 +70,7 @@ class Scraped:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PanelFacts:
     """Everything a verdict rests on, beside the panel's own series."""
 
     jobs: Mapping[str, Scraped]
@@ -104,7 +104,7 @@ NO_EVIDENCE: Final = Evidence()
 def judge(
     panel: Panel,
     points: Points,
-    facts: Facts,
+    facts: PanelFacts,
     fault: Fault | None,
     evidence: Evidence = NO_EVIDENCE,
 ) -> tuple[State, Message | None]:

@@ -133,7 +133,7 @@ class OneBudget(APIView):
         return Response(status=204)
 
 
-class BudgetState(APIView):
+class BudgetStateView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="What is spent of a budget",

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from statistics import median
 
 from dashboards.proof.cache_proof import prompt
-from endpoints.prompt.client import Answer
+from endpoints.prompt.client import PromptAnswer
 
 ROUNDS = 3
 SHORT_LINES = 6
 LEAST_MORE_TOKENS = 200
 """Between the two prompts; below it the slope drowns in the noise."""
 
-Ask = Callable[[str, str], Answer]
+Ask = Callable[[str, str], PromptAnswer]
 """Sends a prompt to the worker of that name, "" for any."""
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CalibrationSample:
     tokens: int
     ttft_s: float
 
@@ -38,14 +38,14 @@ class Measured:
     """`seconds_per_token` None: it could not be measured, and `problem` says why."""
 
     worker: str = ""
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[CalibrationSample, ...] = ()
     seconds_per_token: float | None = None
     problem: str = ""
 
 
 def run(worker: str, ask: Ask, progress: Progress) -> Measured:
     """`ROUNDS` pairs of prompts nobody has seen, at one worker."""
-    samples: list[Sample] = []
+    samples: list[CalibrationSample] = []
     _send("warm-up", worker, ask, short=True)  # the first request of a process is never typical
     for number in range(ROUNDS):
         for short in (True, False):
@@ -58,7 +58,7 @@ def run(worker: str, ask: Ask, progress: Progress) -> Measured:
     return slope(worker, tuple(samples))
 
 
-def slope(worker: str, samples: tuple[Sample, ...]) -> Measured:
+def slope(worker: str, samples: tuple[CalibrationSample, ...]) -> Measured:
     """Of medians: one disturbed request moves nothing."""
     short, long = samples[::2], samples[1::2]
     more = median(s.tokens for s in long) - median(s.tokens for s in short)
@@ -74,7 +74,7 @@ def slope(worker: str, samples: tuple[Sample, ...]) -> Measured:
     return Measured(worker, samples, later / more)
 
 
-def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Sample | None, str]:
+def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[CalibrationSample | None, str]:
     answer = ask(text_of(secrets.token_hex(8), short=short), worker)
     if not answer.ok:
         return None, f"The {kind} request failed: {answer.error}"
@@ -84,7 +84,7 @@ def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Sample | No
         return None, f"{worker} did not tell how long the prompt was, or when its answer began."
     if answer.cached_tokens:
         return None, f"The {kind} request found {answer.cached_tokens} tokens cached: not cold."
-    return Sample(answer.prompt_tokens, answer.ttft_s), ""
+    return CalibrationSample(answer.prompt_tokens, answer.ttft_s), ""
 
 
 def text_of(nonce: str, *, short: bool) -> str:

@@ -13,7 +13,7 @@ from dashboards.boards import queries
 from dashboards.boards.queries import CACHED, PROMPT
 from dashboards.boards.queries import metric_names as n
 from dashboards.costs.formulas.savings import Counts
-from dashboards.prometheus.http.client import Answer, Asker, Fault, Question
+from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
 
 GENERATED = "vllm:generation_tokens_total"
 FINISHED = "vllm:request_success_total"
@@ -94,7 +94,7 @@ def count(prometheus: Asker, range_s: int, now: float) -> Counted:
     return Counted(counts, missing=missing)
 
 
-def _by_endpoint(answer: Answer) -> dict[str, float]:
+def _by_endpoint(answer: QueryResult) -> dict[str, float]:
     return {
         series.label("endpoint_name"): series.latest
         for series in answer.series

@@ -24,7 +24,7 @@ _APART = ("routers", "router_cpus", "router_memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class EndpointState:
     """`team_id` None: nobody's. `since`: when it was made; None for what is deleted."""
 
     needs: Needs
@@ -44,12 +44,12 @@ class State:
         return {name: getattr(self.needs, name) for name in _HELD}
 
 
-def at(end: datetime, names: Collection[str]) -> Mapping[str, State]:
+def at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
     """By name, for every endpoint there was before `end`, and those of `names` which are gone."""
     rows = list(selectors.endpoints().filter(created_at__lt=end))
     then = selectors.specs_before([row.pk for row in rows if row.changed_at >= end], end)
     found = {
-        row.name: State(
+        row.name: EndpointState(
             of_stored(then.get(row.pk, row.spec)),
             row.team_id,
             row.team.slug if row.team else "",
@@ -74,11 +74,11 @@ def needs_of(row: CostDay) -> Needs:
     )
 
 
-def _gone(names: Collection[str], end: datetime) -> dict[str, State]:
-    found = {name: State(Needs("", "", 0, 0.0, 0, 0), None, "") for name in names}
+def _gone(names: Collection[str], end: datetime) -> dict[str, EndpointState]:
+    found = {name: EndpointState(Needs("", "", 0, 0.0, 0, 0), None, "") for name in names}
     days = CostDay.objects.filter(
         endpoint_name__in=names, day__lte=end.date(), day__gte=(end - _REMEMBERED).date()
     )
     for row in days.order_by("day", "pk"):
-        found[row.endpoint_name] = State(needs_of(row), row.team_id, row.team)
+        found[row.endpoint_name] = EndpointState(needs_of(row), row.team_id, row.team)
     return found

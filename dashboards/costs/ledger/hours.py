@@ -23,11 +23,11 @@ from dashboards.costs.formulas import counts as formulas_counts
 from dashboards.costs.formulas.counts import count
 from dashboards.costs.formulas.savings import HOUR_S, Counts
 from dashboards.costs.ledger import endpoint_states, valuation
-from dashboards.costs.ledger.endpoint_states import State
-from dashboards.costs.models import CostDay, MeasuredHour, Place
+from dashboards.costs.ledger.endpoint_states import EndpointState
+from dashboards.costs.models import CostDay, CostPlace, MeasuredHour
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import by_settings
-from dashboards.costs.prices.tiers import Part
+from dashboards.costs.prices.tiers import TierCostShare
 from dashboards.prometheus.http.client import Asker, Question
 from endpoints import selectors
 
@@ -48,9 +48,9 @@ def measure(asker: Asker, now: datetime) -> int:
     done = 0
     for hour in missing(now)[:_AT_ONCE]:
         added = add(asker, hour, patient=now - hour < PATIENCE)
-        if added is Added.NO_ANSWER:
+        if added is HourResult.NO_ANSWER:
             break
-        done += added is Added.YES
+        done += added is HourResult.YES
     if done:
         valuation.revalue(now.astimezone(UTC).date())
     return done
@@ -72,14 +72,14 @@ def missing(now: datetime) -> list[datetime]:
     return [hour for hour in found if hour not in known]
 
 
-class Added(StrEnum):
+class HourResult(StrEnum):
     YES = "yes"
     IN_PARTS = "in parts"
     """One of several sources did not answer: the hour is for later."""
     NO_ANSWER = "no answer"
 
 
-def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
+def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
     """Without patience what answers is added, and the hour counts as covered by so much less."""
     end = hour + HOUR
     query = formulas_counts.covered(int(HOUR_S))
@@ -88,9 +88,9 @@ def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
     fault = covered.fault or counted.fault
     if fault is not None:
         log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
-        return Added.NO_ANSWER
+        return HourResult.NO_ANSWER
     if covered.missing and patient:
-        return Added.IN_PARTS
+        return HourResult.IN_PARTS
     seconds = [series.latest or 0.0 for series in covered.series]
     sources = len(seconds) + len(covered.missing)
     row = MeasuredHour(
@@ -104,7 +104,7 @@ def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
             _add(hour, counted.by_endpoint)
     except IntegrityError:
         log.info("costs of %s: another process added them", hour.isoformat())
-    return Added.YES
+    return HourResult.YES
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
         _sum(row, hour, counted.get(name, Counts()), tier)
 
 
-def _row(name: str, hour: datetime, state: State, worth: _Worth, tier: Part | None) -> CostDay:
+def _row(
+    name: str, hour: datetime, state: EndpointState, worth: _Worth, tier: TierCostShare | None
+) -> CostDay:
     needs = state.needs
     row, _ = CostDay.objects.get_or_create(
         endpoint_name=name,
@@ -165,11 +167,11 @@ def _row(name: str, hour: datetime, state: State, worth: _Worth, tier: Part | No
     return row
 
 
-def _of_tier(tier: Part) -> dict[str, Any]:
+def _of_tier(tier: TierCostShare) -> dict[str, Any]:
     return {"tier_place": tier.rate.place, **valuation.tier_prices(tier.rate.terms)}
 
 
-def _sum(row: CostDay, hour: datetime, counts: Counts, tier: Part | None) -> None:
+def _sum(row: CostDay, hour: datetime, counts: Counts, tier: TierCostShare | None) -> None:
     more = {
         "worker_s": counts.worker_s,
         "busy_s": counts.busy_s,
@@ -189,7 +191,7 @@ def _sum(row: CostDay, hour: datetime, counts: Counts, tier: Part | None) -> Non
             "tier_memory_h": F("tier_memory_h") + held * tier.rate.memory_gib,
             "tier_disk_h": F("tier_disk_h") + held * tier.rate.disk_gib,
         }
-        if tier.rate.place == Place.GONE != row.tier_place:
+        if tier.rate.place == CostPlace.GONE != row.tier_place:
             # One hour of which the size is not known makes the day's unknown.
             changes |= _of_tier(tier)
     CostDay.objects.filter(pk=row.pk).update(**changes, hours=F("hours").bitor(1 << hour.hour))

@@ -27,7 +27,7 @@ BY = ("endpoint", "team", "model", "machine")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CostLine:
     """Of one endpoint, or of several. Dollars are of what is priced; `unpriced_s` are seconds of
     workers which are not, `unpriced_tier_h` hours of cache tiers. `saved_usd` is net; `unvalued`
     counts cached tokens whose worth is not known, for want of a price, of a measured token time or
@@ -79,7 +79,7 @@ class Line:
 
 
 Days = QuerySet[CostDay]
-_SUMS = [one.name for one in fields(Line) if one.type == "float"]
+_SUMS = [one.name for one in fields(CostLine) if one.type == "float"]
 _HOURLY = F("part") * F("price") / HOUR_S
 _CACHED = F("cached_device") + F("cached_l1") + F("cached_l2")
 _DISKS = Case(
@@ -125,7 +125,7 @@ def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
     return rows.filter(team_id__in=mine).exclude(endpoint_name__in=hidden)
 
 
-def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
+def by_endpoint(rows: QuerySet[CostDay]) -> list[CostLine]:
     """One for each endpoint and each state it was in."""
     kept = ("endpoint_name", "team", "model", "machine", "tags")
     found = rows.order_by("endpoint_name").values(*kept)
@@ -146,7 +146,7 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
         sum_unvalued=_sum(_CACHED, _NO_WORTH),
     )
     return [
-        Line(
+        CostLine(
             row["endpoint_name"],
             row["team"],
             row["model"],
@@ -198,9 +198,9 @@ def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
     return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 
-def grouped(lines: Iterable[Line], by: str) -> list[Line]:
+def grouped(lines: Iterable[CostLine], by: str) -> list[CostLine]:
     """The dearest first; `by` one of `BY`, or tag:KEY."""
-    found: dict[str, Line] = {}
+    found: dict[str, CostLine] = {}
     name_of = _names(by)
     for line in lines:
         name = name_of(line)
@@ -209,22 +209,22 @@ def grouped(lines: Iterable[Line], by: str) -> list[Line]:
     return sorted(found.values(), key=lambda line: (-line.total_usd, line.name))
 
 
-def total(lines: Iterable[Line]) -> Line:
-    found = Line("")
+def total(lines: Iterable[CostLine]) -> CostLine:
+    found = CostLine("")
     for line in lines:
         found = plus(found, line)
     return found
 
 
-def plus(one: Line, other: Line) -> Line:
+def plus(one: CostLine, other: CostLine) -> CostLine:
     return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMS})
 
 
-def tag_keys(lines: Iterable[Line]) -> list[str]:
+def tag_keys(lines: Iterable[CostLine]) -> list[str]:
     return sorted({key for line in lines for key in line.tags})
 
 
-def _names(by: str) -> Callable[[Line], str]:
+def _names(by: str) -> Callable[[CostLine], str]:
     if by.startswith("tag:"):
         key = by.removeprefix("tag:")
         return lambda line: line.tags.get(key) or f"{UNTAGGED} {key}"

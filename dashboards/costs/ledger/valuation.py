@@ -16,7 +16,7 @@ from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import Needs
 from dashboards.costs.formulas.savings import share
 from dashboards.costs.ledger.endpoint_states import needs_of
-from dashboards.costs.models import CostDay, Place
+from dashboards.costs.models import CostDay, CostPlace
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import by_settings
 from dashboards.costs.prices.tiers import Terms
@@ -71,7 +71,7 @@ def tier_prices(terms: Terms) -> dict[str, float | None]:
 def _tiers(since: date) -> None:
     machines, prices, said = catalogue.instances(), catalogue.prices(), tiers.said()
     rows = CostDay.objects.filter(day__gte=since).exclude(tier="").order_by()
-    kept = rows.exclude(tier_place=Place.KEPT)
+    kept = rows.exclude(tier_place=CostPlace.KEPT)
     for tier, place, day, *then in kept.values_list(
         "tier", "tier_place", "day", *_TIER_PRICES
     ).distinct():

@@ -21,7 +21,7 @@ from dashboards.boards.results.csv_export import spreadsheet
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.ledger import sums
 from dashboards.costs.reports.endpoint_rows import COLUMNS, line
-from dashboards.costs.reports.endpoints import RANGES, Report, Row, report
+from dashboards.costs.reports.endpoints import RANGES, CostReport, EndpointCostRow, report
 from dashboards.prometheus import connections
 from endpoints.refusals import RefusalError
 
@@ -80,11 +80,11 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
     return redirect("dashboards:costs")
 
 
-def _report(request: HttpRequest) -> Report:
+def _report(request: HttpRequest) -> CostReport:
     team, tag = request.GET.get("team", ""), request.GET.get("tag", "")
     key, _, value = tag.partition("=")
 
-    def only(row: Row) -> bool:
+    def only(row: EndpointCostRow) -> bool:
         mine = row.endpoint.team
         return (not team or (mine is not None and mine.slug == team)) and (
             not tag or row.needs.tags.get(key) == value

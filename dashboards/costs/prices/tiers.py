@@ -15,7 +15,7 @@ from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.core.builtin import Instance
 from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE
 from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, shares
-from dashboards.costs.models import Place, TierPrice
+from dashboards.costs.models import CostPlace, TierPrice
 
 HOURS_A_MONTH = 730.0
 """Disks are priced by the month: 365 days of 24 hours over 12."""
@@ -38,7 +38,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatedTierPrice:
     """By name, what people said of it, the latest first."""
 
     rows: Mapping[str, Sequence[TierPrice]]
@@ -52,12 +52,12 @@ class Said:
         return list(self.rows)
 
 
-def said() -> Said:
+def said() -> StatedTierPrice:
     """In one query."""
     found: dict[str, list[TierPrice]] = {}
     for row in TierPrice.objects.order_by("name", "-since"):
         found.setdefault(row.name, []).append(row)
-    return Said(found)
+    return StatedTierPrice(found)
 
 
 def terms(
@@ -70,9 +70,9 @@ def terms(
     if told is not None and told.usd_hour is not None:
         return Terms(whole=told.usd_hour)
     machine = told.machine if told and told.machine else ""
-    if place == Place.HERE:
+    if place == CostPlace.HERE:
         machine = machine or THIS_MACHINE
-    if place not in (Place.HERE, Place.CLUSTER) or not machine:
+    if place not in (CostPlace.HERE, CostPlace.CLUSTER) or not machine:
         return _unknown(f"What {name} costs is not known: say it under Cache tiers.")
     instance, usd = machines.get(machine), price(machine)
     if instance is None or usd is None:
@@ -106,7 +106,7 @@ class TierRate:
     words: str = ""
     why: str = ""
     since: datetime | None = None
-    place: str = Place.GONE
+    place: str = CostPlace.GONE
     terms: Terms = field(default_factory=Terms)
     memory_gib: float = 0.0
     disk_gib: float = 0.0
@@ -118,7 +118,7 @@ class TierRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TierCostShare:
     """An endpoint's `share` of the use of a tier which was there for so many `hours`."""
 
     rate: TierRate
@@ -141,7 +141,7 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     for name in {*stated.names, *ours}:
         tier, told = ours.get(name), stated.on(name, day)
         if tier is not None:
-            place = Place.CLUSTER if tier.spec.cluster else Place.HERE
+            place = CostPlace.CLUSTER if tier.spec.cluster else CostPlace.HERE
             rate = _ours(name, tier.spec, terms(name, place, told, machines, price), machines)
             found[name] = replace(rate, place=place, since=tier.created_at)
         elif told is not None:
@@ -149,14 +149,16 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     return found
 
 
-def parts(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -> dict[str, Part]:
+def parts(
+    known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
+) -> dict[str, TierCostShare]:
     """What each user of a tier has of it between two moments (epoch seconds)."""
     found = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
         rate = known.get(tier) or unknown(tier)
         users = shares({name: counts for name, (one, counts) in uses.items() if one == tier})
         for name, share in users.items():
-            found[name] = Part(rate, share, rate.hours_within(begin, end))
+            found[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
     return found
 
 
@@ -177,8 +179,8 @@ def unknown(tier: str) -> TierRate:
     return TierRate(tier, None, why=priced.why, place=place, terms=priced)
 
 
-def _place(tier: str) -> Place:
-    return Place.FOREIGN if tier.startswith(FOREIGN) else Place.GONE
+def _place(tier: str) -> CostPlace:
+    return CostPlace.FOREIGN if tier.startswith(FOREIGN) else CostPlace.GONE
 
 
 def _theirs(name: str, told: TierPrice, machines: Mapping[str, Instance], price: Price) -> TierRate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.costs.formulas.counts import TIERS
-from dashboards.costs.reports.endpoints import Row
+from dashboards.costs.reports.endpoints import EndpointCostRow
 
 COLUMNS = (
     "endpoint",
@@ -41,7 +41,7 @@ COLUMNS = (
 )
 
 
-def line(row: Row) -> dict[str, Any]:
+def line(row: EndpointCostRow) -> dict[str, Any]:
     """By `COLUMNS`, without the range; None for what is not known."""
     counts, found, made = row.counts, row.costs, row.calibration
     saving = found.saving
@@ -78,7 +78,7 @@ def line(row: Row) -> dict[str, Any]:
     }
 
 
-def _why_saved(row: Row) -> str:
+def _why_saved(row: EndpointCostRow) -> str:
     """Why what was saved is not known, "" when it is."""
     saving = row.costs.saving
     if saving is None:

@@ -20,7 +20,7 @@ from dashboards.boards.results.board import Message, fault_message
 from dashboards.costs.formulas.counts import Counted, count
 from dashboards.costs.formulas.price_terms import Needs, of_stored
 from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
-from dashboards.costs.ledger.sums import Line
+from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import Known, known
 from dashboards.models import Calibration
@@ -37,7 +37,7 @@ DEFAULT_RANGE = "24h"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EndpointCostRow:
     """`known`: the measurement its saving is reckoned with; `latest`: its own latest run;
     `lent_by`: at which endpoint it was measured instead, where the viewer may know of that."""
 
@@ -61,12 +61,12 @@ class Row:
         return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
 
     @property
-    def line(self) -> Line:
+    def line(self) -> CostLine:
         """As reports sum it up."""
         counts, found, saving = self.counts or Counts(), self.costs, self.costs.saving
         cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
         team = self.endpoint.team
-        return Line(
+        return CostLine(
             self.endpoint.name,
             team.slug if team else "",
             self.needs.model,
@@ -93,18 +93,18 @@ class Row:
         return None if each is None else each * self.endpoint.status.ready_replicas
 
 
-Only = Callable[[Row], bool]
+Only = Callable[[EndpointCostRow], bool]
 
 
-def everything(_row: Row) -> bool:
+def everything(_row: EndpointCostRow) -> bool:
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CostReport:
     key: str
     range_s: int
-    rows: Sequence[Row]
+    rows: Sequence[EndpointCostRow]
     fault: Message | None = None
     tags: Sequence[str] = ()
 
@@ -133,17 +133,17 @@ class Report:
 
 def report(
     prometheus: Asker, key: str, now: float, viewer: Somebody = None, only: Only = everything
-) -> Report:
+) -> CostReport:
     key = key if key in RANGES else DEFAULT_RANGE
     counted = count(prometheus, RANGES[key], now)
     fault = counted.fault or counted.missing
     message = fault_message(fault) if fault else None
     rows = _rows(counted, viewer, now - RANGES[key], now)
     shown = [row for row in rows if only(row)]
-    return Report(key, RANGES[key], shown, message, _tag_words(rows))
+    return CostReport(key, RANGES[key], shown, message, _tag_words(rows))
 
 
-def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[Row]:
+def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[EndpointCostRow]:
     catalogue = instances()
     # A status has a dozen texts to decode, and money asks for two of its numbers.
     wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
@@ -160,7 +160,7 @@ def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[
         other = measured.calibration.endpoint.name if measured and measured.lent else ""
         lent_by = other if other in seen else ""
         last = latest.get(endpoint.pk)
-        rows.append(Row(endpoint, needs, counts, found, measured, last, lent_by))
+        rows.append(EndpointCostRow(endpoint, needs, counts, found, measured, last, lent_by))
     return rows
 
 
@@ -198,7 +198,7 @@ def _l2(
 _NOT_SPLIT = L2Cost(None, "Without Prometheus nobody knows who used the cache tier how much.")
 
 
-def _tag_words(rows: Sequence[Row]) -> Sequence[str]:
+def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
     """KEY=VALUE of all there are."""
     found = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
     return sorted(found)

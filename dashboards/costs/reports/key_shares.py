@@ -15,9 +15,9 @@ from datetime import date
 from console.accounts.permissions import Somebody
 from dashboards.costs.ledger import sums
 from dashboards.costs.ledger.months import Month
-from dashboards.costs.ledger.sums import Line
+from dashboards.costs.ledger.sums import CostLine
 from endpoints.keys import selectors, storage, usage
-from endpoints.keys.usage import DayUse, Used
+from endpoints.keys.usage import DayUse, KeyUse
 
 WEIGHT = 4.0
 """As dear as price lists of hosted models commonly make a generated token."""
@@ -52,7 +52,7 @@ class Allocation:
 
 
 def allocate(
-    month: Month, viewer: Somebody, lines: Sequence[Line], weight: float = WEIGHT
+    month: Month, viewer: Somebody, lines: Sequence[CostLine], weight: float = WEIGHT
 ) -> Allocation:
     """`lines` are those of the month, of what the viewer may see."""
     whole = sums.total(lines)
@@ -78,7 +78,7 @@ def allocate(
     )
 
 
-def weigh(used: Used, weight: float) -> float:
+def weigh(used: KeyUse, weight: float) -> float:
     """Prompt tokens that were computed, and generated ones by their weight."""
     return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
 

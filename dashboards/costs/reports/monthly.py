@@ -14,11 +14,11 @@ from typing import Any
 from console.accounts.permissions import Somebody
 from dashboards.costs.ledger import months, sums
 from dashboards.costs.ledger.months import Coverage, Month
-from dashboards.costs.ledger.sums import Line
+from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.reports import key_shares as keys
 from dashboards.costs.reports import tier_shares as pools
 from dashboards.costs.reports.key_shares import Allocation
-from dashboards.costs.reports.tier_shares import Pool
+from dashboards.costs.reports.tier_shares import TierPool
 
 _NUMBERS = (
     *("workers_usd", "idle_usd", "tier_usd", "total_usd", "l1_usd", "saved_usd"),
@@ -36,17 +36,17 @@ class Table:
     """`by`: endpoint, team, model, machine or tag:KEY."""
 
     by: str
-    lines: Sequence[Line]
+    lines: Sequence[CostLine]
 
 
 @dataclass(frozen=True, slots=True)
 class MonthReport:
     month: Month
     coverage: Coverage
-    total: Line
+    total: CostLine
     tables: Sequence[Table]
     keys: Allocation
-    pools: Sequence[Pool] = ()
+    pools: Sequence[TierPool] = ()
 
     @property
     def partial(self) -> str:
@@ -120,7 +120,7 @@ def document(found: MonthReport) -> dict[str, Any]:
     }
 
 
-def line_document(line: Line) -> dict[str, Any]:
+def line_document(line: CostLine) -> dict[str, Any]:
     return {"name": line.name, **{name: getattr(line, name) for name in _NUMBERS}}
 
 

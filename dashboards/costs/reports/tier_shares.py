@@ -19,7 +19,7 @@ OTHERS = "other teams"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TierPoolShare:
     """Of a team. `share` of the tier's hours; dollars are of what is priced, `unpriced_h` are hours
     which are not."""
 
@@ -31,18 +31,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class TierPool:
     """A cache tier; who used most of it stands first, who may not be named last."""
 
     name: str
-    parts: Sequence[Part]
+    parts: Sequence[TierPoolShare]
 
     @property
     def hours(self) -> float:
         return sum(part.hours for part in self.parts)
 
 
-def pools(month: Month, viewer: Somebody) -> list[Pool]:
+def pools(month: Month, viewer: Somebody) -> list[TierPool]:
     """Those which the viewer's endpoints use."""
     mine = sums.by_tier(sums.days(month.first, month.after, viewer))
     every = {one.tier: TierLine(one.tier, "") for one in mine}
@@ -54,7 +54,7 @@ def pools(month: Month, viewer: Somebody) -> list[Pool]:
     ]
 
 
-def _pool(whole: TierLine, mine: Sequence[TierLine]) -> Pool:
+def _pool(whole: TierLine, mine: Sequence[TierLine]) -> TierPool:
     parts = [_part(one.team or sums.NOBODYS, one, whole) for one in mine]
     parts.sort(key=lambda part: (-part.share, part.team))
     rest = whole
@@ -62,9 +62,9 @@ def _pool(whole: TierLine, mine: Sequence[TierLine]) -> Pool:
         rest = rest.minus(one)
     if rest.hours > whole.hours * 1e-9:
         parts.append(_part(OTHERS, rest, whole))
-    return Pool(whole.tier, parts)
+    return TierPool(whole.tier, parts)
 
 
-def _part(team: str, one: TierLine, whole: TierLine) -> Part:
+def _part(team: str, one: TierLine, whole: TierLine) -> TierPoolShare:
     share = one.hours / whole.hours if whole.hours else 0.0
-    return Part(team, share, one.hours, one.usd, one.unpriced_h)
+    return TierPoolShare(team, share, one.hours, one.usd, one.unpriced_h)

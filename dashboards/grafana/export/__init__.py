@@ -5,7 +5,7 @@ declarations in dashboards.boards.panels and dashboards.boards.queries, so that 
 Names no endpoint: who looks chooses it in Grafana. Pure; knows neither Django nor HTTP.
 """
 
-from dashboards.grafana.export.bundle import File, board, files, zipped
+from dashboards.grafana.export.bundle import ExportFile, board, files, zipped
 from dashboards.grafana.export.dashboard import Exported, dashboard, exported, named
 
-__all__ = ["Exported", "File", "board", "dashboard", "exported", "files", "named", "zipped"]
+__all__ = ["ExportFile", "Exported", "board", "dashboard", "exported", "files", "named", "zipped"]

@@ -29,7 +29,7 @@ providers:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ExportFile:
     """`path` inside the export."""
 
     path: str
@@ -37,28 +37,28 @@ class File:
     media_type: str
 
 
-def board(wanted: Exported, console_url: str = "") -> File:
+def board(wanted: Exported, console_url: str = "") -> ExportFile:
     text = json.dumps(dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
-    return File(f"dashboards/{wanted.uid}.json", text, "application/json")
+    return ExportFile(f"dashboards/{wanted.uid}.json", text, "application/json")
 
 
-def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[File, ...]:
+def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
     """`recorded`: boards which ask what the rules for large fleets have added up, and these."""
     return (
         *(board(one, console_url) for one in exported(recorded=recorded)),
-        File("grafana-provider.yaml", _PROVIDER, _YAML),
-        File("rules/emberline-alerts.yml", alert_rules, _YAML),
-        File("rules/emberline-recording.yml", recording_rules.render(), _YAML),
+        ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),
+        ExportFile("rules/emberline-alerts.yml", alert_rules, _YAML),
+        ExportFile("rules/emberline-recording.yml", recording_rules.render(), _YAML),
         *([_fleet_rules()] if recorded else ()),
     )
 
 
-def _fleet_rules() -> File:
+def _fleet_rules() -> ExportFile:
     text = recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
-    return File("rules/emberline-large-fleet.yml", text, _YAML)
+    return ExportFile("rules/emberline-large-fleet.yml", text, _YAML)
 
 
-def zipped(found: tuple[File, ...]) -> bytes:
+def zipped(found: tuple[ExportFile, ...]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in found:

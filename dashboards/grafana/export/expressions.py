@@ -15,7 +15,7 @@ import re
 from typing import Final
 
 from dashboards.boards import queries
-from dashboards.boards.panels import Line
+from dashboards.boards.panels import PanelLine
 from dashboards.boards.queries import Scope, Times
 from dashboards.prometheus.config import recording_rules
 
@@ -41,7 +41,7 @@ _BUCKETS: Final = re.compile(rf"rate\({queries.TTFT}_bucket\{{([^}}]*)\}}\[\$__r
 _COUNT: Final = re.compile(rf"rate\({queries.TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
 
 
-def of_line(line: Line, *, one: bool, recorded: bool = False) -> str:
+def of_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
     """What Grafana asks for the line. `recorded`: of many endpoints, what rules have added up."""
     expression = templated(line.query, one=one)
     if recorded and not one:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dashboards.boards.panels import Line, Panel, Style, Unit
+from dashboards.boards.panels import Panel, PanelLine, Style, Unit
 from dashboards.grafana.export import expressions
 
 Object = dict[str, Any]
@@ -64,7 +64,7 @@ def target(expression: str, place: int, legend: str, **more: Any) -> Object:
     } | more
 
 
-def _target(declared: Panel, line: Line, place: int, expression: str) -> Object:
+def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Object:
     legend = line.name or f"{{{{{line.by}}}}}"
     more = {"format": "heatmap"} if declared.kind == "heatmap" else {}
     return target(expression, place, legend, **more)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboards.prometheus.http.client import Asker
-from dashboards.prometheus.http.federation import Federated, Part
+from dashboards.prometheus.http.federation import Federated, FederatedSource
 from dashboards.prometheus.http.login import Login
 from dashboards.prometheus.http.session import Reply, exchange
 from dashboards.prometheus.sources import selectors
@@ -46,7 +46,7 @@ def fleet() -> Asker:
     found = selectors.asked()
     if len(found) == 1:
         return found[0].asker()
-    parts = [Part(one.name, one.asker()) for one in found if one.url]
+    parts = [FederatedSource(one.name, one.asker()) for one in found if one.url]
     return Federated(parts, selectors.owners(found))
 
 

@@ -120,7 +120,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """Either a fault, or series in the order of their labels; none is an answer too. `missing`:
     of several which were asked together, why some did not answer."""
 
@@ -153,7 +153,7 @@ class Deadlines:
 class Asker(Protocol):
     """What answers as `Prometheus` does; it may be several of them together."""
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]: ...
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]: ...
 
 
 class Prometheus:
@@ -176,23 +176,25 @@ class Prometheus:
         self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
-        self._asked: dict[Question, tuple[float, Future[Answer]]] = {}
+        self._asked: dict[Question, tuple[float, Future[QueryResult]]] = {}
         self._away: tuple[float, Fault] | None = None
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         """All at once; a question not answered in time gets the fault, the others their answer."""
         return self.begin(questions)()
 
-    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]:
         """Asks, and gives what waits for the answers: so others can be asked meanwhile."""
         if not self.url:
             fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
-            nothing = dict.fromkeys(questions, Answer(fault=fault))
+            nothing = dict.fromkeys(questions, QueryResult(fault=fault))
             return lambda: nothing
         futures = {name: self._submit(question) for name, question in questions.items()}
         return partial(self._gathered, futures, time.monotonic() + self.deadlines.page_s)
 
-    def _gathered(self, futures: Mapping[str, Future[Answer]], end: float) -> dict[str, Answer]:
+    def _gathered(
+        self, futures: Mapping[str, Future[QueryResult]], end: float
+    ) -> dict[str, QueryResult]:
         answers = {}
         late = self._unreachable("did not answer in time")
         for name, future in futures.items():
@@ -200,9 +202,9 @@ class Prometheus:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
             except (FutureTimeout, CancelledError):
                 future.cancel()  # nobody waits for it any more: it shall not cost the server
-                answers[name] = Answer(fault=late)
+                answers[name] = QueryResult(fault=late)
         if any(answer.fault is late for answer in answers.values()) and self._probe.is_alive():
-            slow = Answer(fault=Fault(FaultKind.TOO_SLOW, late.detail))
+            slow = QueryResult(fault=Fault(FaultKind.TOO_SLOW, late.detail))
             return {key: slow if one.fault is late else one for key, one in answers.items()}
         if answers and all(answer.fault is late for answer in answers.values()):
             self._leave_alone(late)
@@ -213,7 +215,7 @@ class Prometheus:
         for pool in (self._pool, self._heavy):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, question: Question) -> Future[Answer]:
+    def _submit(self, question: Question) -> Future[QueryResult]:
         now = time.monotonic()
         with self._lock:
             known = self._asked.get(question)
@@ -228,13 +230,13 @@ class Prometheus:
             self._asked[question] = (now, future)
             return future
 
-    def _answer(self, question: Question) -> Answer:
+    def _answer(self, question: Question) -> QueryResult:
         away = self._away
         if away is not None and time.monotonic() < away[0]:
-            return Answer(fault=away[1])  # one hang is enough for a page
+            return QueryResult(fault=away[1])  # one hang is enough for a page
         try:
             with self._retyped():
-                return Answer(series=_parse(self._fetch(question), question.window))
+                return QueryResult(series=_parse(self._fetch(question), question.window))
         except _Failed as error:
             failed, fault = error, error.fault
         if fault.kind is FaultKind.UNREACHABLE:
@@ -243,7 +245,7 @@ class Prometheus:
             elif failed.is_late:
                 fault = Fault(FaultKind.TOO_SLOW, fault.detail)
         log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
-        return Answer(fault=fault)
+        return QueryResult(fault=fault)
 
     def _leave_alone(self, fault: Fault) -> None:
         """For a while: a page asks several times, one after the other."""

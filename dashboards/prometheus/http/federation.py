@@ -12,34 +12,34 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dashboards.prometheus.http.client import Answer, Fault, Join, Question, Series
+from dashboards.prometheus.http.client import Fault, Join, QueryResult, Question, Series
 
 SOURCE: Final = "metrics_source"  # `source` is a label of vLLM
 _ENDPOINT = ("endpoint_name", "endpoint")
 Labels = tuple[tuple[str, str], ...]
-Told = list[tuple[str, Answer]]
+Told = list[tuple[str, QueryResult]]
 
 
-class Beginner(Protocol):
-    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]: ...
+class QueryStart(Protocol):
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FederatedSource:
     name: str
-    asker: Beginner
+    asker: QueryStart
 
 
-class Refusing:
+class RefusingAsker:
     """One that cannot even be asked: every answer is why."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
-        return dict.fromkeys(questions, Answer(fault=self._fault))
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
+        return dict.fromkeys(questions, QueryResult(fault=self._fault))
 
-    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]:
         return lambda: self.ask(questions)
 
 
@@ -47,11 +47,11 @@ class Federated:
     """`owners`: endpoint -> name of the part where its numbers are; one that is not there may come
     from any."""
 
-    def __init__(self, parts: Iterable[Part], owners: Mapping[str, str]) -> None:
+    def __init__(self, parts: Iterable[FederatedSource], owners: Mapping[str, str]) -> None:
         self.parts = tuple(parts)
         self._owners = owners
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         begun = [(part.name, part.asker.begin(questions)) for part in self.parts]
         told = [(name, answers()) for name, answers in begun]
         return {
@@ -59,17 +59,17 @@ class Federated:
             for key, question in questions.items()
         }
 
-    def _joined(self, told: Told, join: Join) -> Answer:
+    def _joined(self, told: Told, join: Join) -> QueryResult:
         faults = tuple(answer.fault for _, answer in told if answer.fault is not None)
         if len(faults) == len(told):
-            return Answer(fault=faults[0], missing=faults[1:])
+            return QueryResult(fault=faults[0], missing=faults[1:])
         found = [
             (name, series)
             for name, answer in told
             for series in answer.series
             if self._is_its_own(name, series)
         ]
-        return Answer(_merged(found, join), missing=faults)
+        return QueryResult(_merged(found, join), missing=faults)
 
     def _is_its_own(self, part: str, series: Series) -> bool:
         endpoint = next(filter(None, map(series.label, _ENDPOINT)), "")

@@ -15,14 +15,14 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from console.system.preflight import Verdict
+from console.system.preflight import PreflightResult
 from dashboards.boards.queries import availability as queries
 from dashboards.boards.results.board import fault_message
 from dashboards.prometheus.config.scrape_config import RELABELLING
-from dashboards.prometheus.http.client import Answer, Deadlines, Prometheus, Question
+from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question
 from dashboards.prometheus.http.session import NoReplyError, Reply, exchange
 from dashboards.prometheus.sources import selectors
-from dashboards.prometheus.sources.selectors import Source
+from dashboards.prometheus.sources.selectors import MetricsSourceRef
 
 _DEADLINE_S = 4.0
 _SKEW_S = 15.0
@@ -31,14 +31,14 @@ _BAD = ("danger", "warning")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SourceDiagnosis:
     level: str  # danger, warning or info
     title: str
     text: str
     fix: str = ""
 
 
-def examine(source: Source) -> dict[str, Any]:
+def examine(source: MetricsSourceRef) -> dict[str, Any]:
     """JSON-ready; `verdict` is ok, warning or danger."""
     found: dict[str, Any] = {
         "software": "",
@@ -57,10 +57,10 @@ def examine(source: Source) -> dict[str, Any]:
     return found
 
 
-def _looked_at(source: Source, found: dict[str, Any]) -> Sequence[Finding]:
+def _looked_at(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[SourceDiagnosis]:
     if source.why_not:
         fix = "Give it again, or put the file where the console looks for it."
-        return [Finding("danger", "A secret is missing", source.why_not, fix)]
+        return [SourceDiagnosis("danger", "A secret is missing", source.why_not, fix)]
     findings = _server(source, found)
     if not any(one.level == "danger" for one in findings):
         findings += _contents(source, found)
@@ -69,7 +69,7 @@ def _looked_at(source: Source, found: dict[str, Any]) -> Sequence[Finding]:
     return findings
 
 
-def _server(source: Source, found: dict[str, Any]) -> list[Finding]:
+def _server(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
     """What answers there at all; servers that only speak its language have no build information."""
     began = time.time()
     url = f"{source.url.rstrip('/')}/api/v1/status/buildinfo"
@@ -77,15 +77,15 @@ def _server(source: Source, found: dict[str, Any]) -> list[Finding]:
         reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
     except NoReplyError as error:
         fix = "Correct the address or the CA, and see whether a network policy is in between."
-        return [Finding("danger", "No answer", str(error), fix)]
+        return [SourceDiagnosis("danger", "No answer", str(error), fix)]
     if reply.leads_to:
         text = f"It answers HTTP {reply.status} and leads to {reply.leads_to[:200]}."
         fix = "Give that address: the console follows no redirect, since its login would go along."
-        return [Finding("danger", "It leads elsewhere", text, fix)]
+        return [SourceDiagnosis("danger", "It leads elsewhere", text, fix)]
     if reply.status in (401, 403):
         fix = "Correct the token, password, keys, certificate or tenant, or what they may there."
         text = f"It answers HTTP {reply.status}: {_words(reply)}"
-        return [Finding("danger", "It does not let the console in", text, fix)]
+        return [SourceDiagnosis("danger", "It does not let the console in", text, fix)]
     found["software"] = _software(reply)
     return _skew(reply, (began + time.time()) / 2, found)
 
@@ -102,7 +102,7 @@ def _words(reply: Reply) -> str:
     return reply.body[:200].decode("utf-8", "replace").strip() or "no words."
 
 
-def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[Finding]:
+def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[SourceDiagnosis]:
     try:
         there = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
     except (ValueError, TypeError):
@@ -113,10 +113,10 @@ def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[Finding]:
     ahead = "ahead of" if found["skew_s"] > 0 else "behind"
     text = f"Its clock is {abs(found['skew_s']):.0f} s {ahead} the console's."
     fix = "Let both follow a time server: charts end too early or show holes at their right edge."
-    return [Finding("warning", "The clocks differ", text, fix)]
+    return [SourceDiagnosis("warning", "The clocks differ", text, fix)]
 
 
-def _contents(source: Source, found: dict[str, Any]) -> list[Finding]:
+def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
     client = Prometheus(
         source.url, Deadlines(read_s=_DEADLINE_S, page_s=_DEADLINE_S + 1), source.login
     )
@@ -135,11 +135,11 @@ def _contents(source: Source, found: dict[str, Any]) -> list[Finding]:
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         message = fault_message(fault)
-        return [Finding("danger", message.title, message.text, message.fix)]
+        return [SourceDiagnosis("danger", message.title, message.text, message.fix)]
     return _told(answers, found)
 
 
-def _told(answers: Mapping[str, Answer], found: dict[str, Any]) -> list[Finding]:
+def _told(answers: Mapping[str, QueryResult], found: dict[str, Any]) -> list[SourceDiagnosis]:
     up = _by(answers["up"], "job")
     known = _by(answers["known"], "job")
     found["jobs"] = [
@@ -159,25 +159,25 @@ def _told(answers: Mapping[str, Answer], found: dict[str, Any]) -> list[Finding]
     return [*_missing_metrics(found, there), *_missing_labels(lacking)]
 
 
-def _missing_metrics(found: dict[str, Any], there: Mapping[str, float]) -> list[Finding]:
+def _missing_metrics(found: dict[str, Any], there: Mapping[str, float]) -> list[SourceDiagnosis]:
     if there.get(queries.COLONLESS):
         text = f"vLLM's metrics are there as {queries.COLONLESS}, without their colon."
         fix = "Scrape /metrics without a slash at its end, where vLLM keeps its names."
-        return [Finding("danger", "Names of metrics lost their colon", text, fix)]
+        return [SourceDiagnosis("danger", "Names of metrics lost their colon", text, fix)]
     if not found["jobs"]:
         text = "It answers, but scrapes nothing (no series `up`)."
         fix = "Let it ask the console what to scrape, with the configuration on this page."
-        return [Finding("warning", "Nothing is scraped", text, fix)]
+        return [SourceDiagnosis("warning", "Nothing is scraped", text, fix)]
     if not found["families"][0]["series"]:
         text = "It scrapes, but no vLLM worker is among its targets now."
         fix = "If workers run, let it ask the console what to scrape: the configuration is below."
-        return [Finding("warning", "No workers yet", text, fix)]
+        return [SourceDiagnosis("warning", "No workers yet", text, fix)]
     return []
 
 
-def _missing_labels(lacking: Mapping[str, int]) -> list[Finding]:
+def _missing_labels(lacking: Mapping[str, int]) -> list[SourceDiagnosis]:
     return [
-        Finding(
+        SourceDiagnosis(
             "danger",
             f"Workers' series lack the label {label}",
             f"{count} series have none, so they belong to no endpoint or worker here.",
@@ -188,26 +188,26 @@ def _missing_labels(lacking: Mapping[str, int]) -> list[Finding]:
     ]
 
 
-def _by(answer: Answer, label: str) -> dict[str, float]:
+def _by(answer: QueryResult, label: str) -> dict[str, float]:
     return {series.label(label): series.latest or 0.0 for series in answer.series}
 
 
-def _alertmanager(source: Source, found: dict[str, Any]) -> list[Finding]:
+def _alertmanager(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
     url = f"{source.alertmanager_url.rstrip('/')}/api/v2/status"
     fix = "Correct its address; it is asked with the same login as the source."
     try:
         reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
     except NoReplyError as error:
-        return [Finding("danger", "No answer of the Alertmanager", str(error), fix)]
+        return [SourceDiagnosis("danger", "No answer of the Alertmanager", str(error), fix)]
     try:
         found["alertmanager"] = f"Alertmanager {json.loads(reply.body)['versionInfo']['version']}"
     except (ValueError, KeyError, TypeError):
         text = f"It answers HTTP {reply.status}, but not as Alertmanager's API v2 does."
-        return [Finding("danger", "That is no Alertmanager", text, fix)]
+        return [SourceDiagnosis("danger", "That is no Alertmanager", text, fix)]
     return []
 
 
-def ask() -> Iterator[Verdict]:
+def ask() -> Iterator[PreflightResult]:
     try:
         found = selectors.asked()
     except DatabaseError:
@@ -219,8 +219,10 @@ def ask() -> Iterator[Verdict]:
         subject = f"metrics source {one.name}"
         if answer.fault is not None:
             message = fault_message(answer.fault)
-            yield Verdict(subject, False, message.text, message.fix, needed=False)
+            yield PreflightResult(subject, False, message.text, message.fix, needed=False)
             continue
         targets = int(sum(series.latest or 0 for series in answer.series))
         remedy = "Let it ask the console what to scrape: the configuration is on its page."
-        yield Verdict(subject, targets > 0, f"scrapes {targets} targets.", remedy, needed=False)
+        yield PreflightResult(
+            subject, targets > 0, f"scrapes {targets} targets.", remedy, needed=False
+        )

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from console.clusters.selectors import default_cluster
 from dashboards.prometheus.http import client
 from dashboards.prometheus.http.client import Fault, FaultKind, Prometheus
-from dashboards.prometheus.http.federation import Refusing
+from dashboards.prometheus.http.federation import RefusingAsker
 from dashboards.prometheus.http.login import Login, LoginError
 from dashboards.prometheus.sources import credentials
 from dashboards.prometheus.sources.models import MetricsSource
@@ -25,7 +25,7 @@ OWN = "console"  # the console's own Prometheus, by PROMETHEUS_URL or started by
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MetricsSourceRef:
     """One that is asked. `cluster` None is the default; `why_not` says why it cannot be."""
 
     name: str
@@ -35,10 +35,10 @@ class Source:
     alertmanager_url: str = ""
     why_not: str = ""
 
-    def asker(self) -> Prometheus | Refusing:
+    def asker(self) -> Prometheus | RefusingAsker:
         if self.why_not:
             text = f"The metrics source {self.name} cannot be asked. {self.why_not}"
-            return Refusing(Fault(FaultKind.UNREACHABLE, text))
+            return RefusingAsker(Fault(FaultKind.UNREACHABLE, text))
         shown = "" if self.name == OWN else self.name
         return client.connect(self.url, self.login, shown)
 
@@ -55,7 +55,7 @@ def get(name: str) -> MetricsSource | None:
     return rows().filter(name=name).first()
 
 
-def asked() -> tuple[Source, ...]:
+def asked() -> tuple[MetricsSourceRef, ...]:
     """The sources in use, the default first; without any, one that says there is none."""
     found = [of_row(row) for row in MetricsSource.objects.filter(enabled=True)]
     default = next((one for one in found if one.cluster is None), None) or own()
@@ -66,41 +66,41 @@ def any_known() -> bool:
     return bool(settings.EMBERLINE.prometheus_url) or rows().filter(enabled=True).exists()
 
 
-def of_row(row: MetricsSource) -> Source:
+def of_row(row: MetricsSource) -> MetricsSourceRef:
     """Also of one that is not enabled, or not kept yet."""
     login, why_not = Login(), ""
     try:
         login = credentials.login(row)
     except LoginError as error:
         why_not = str(error)
-    return Source(row.name, row.url, row.cluster, login, row.alertmanager_url, why_not)
+    return MetricsSourceRef(row.name, row.url, row.cluster, login, row.alertmanager_url, why_not)
 
 
-def own() -> Source:
+def own() -> MetricsSourceRef:
     facts = settings.EMBERLINE
     login, why_not = Login(own=True), ""
     try:
         login = credentials.given(facts.prometheus_login)
     except LoginError as error:
         why_not = str(error)
-    return Source(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
+    return MetricsSourceRef(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
 
 
-def owners(sources: Sequence[Source]) -> dict[str, str]:
+def owners(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
     """Each endpoint's source by name."""
     by_cluster = {one.cluster or "": one.name for one in sources}
     default = by_cluster[""]
     return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
 
 
-def source_of(endpoint: str, sources: Sequence[Source]) -> Source:
+def source_of(endpoint: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
     """Where that endpoint's numbers are; the default's for one nobody knows."""
     if len(sources) == 1:
         return sources[0]
     return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
 
 
-def of_cluster(cluster: str, sources: Sequence[Source]) -> Source:
+def of_cluster(cluster: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
     where = cluster or default_cluster()
     return next((one for one in sources if where and one.cluster == where), sources[0])
 

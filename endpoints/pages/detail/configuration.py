@@ -48,7 +48,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ValueGroup:
     """`chosen`: how many of its values somebody chose."""
 
     title: str
@@ -59,16 +59,16 @@ class Group:
         return sum(value.chosen for value in self.values)
 
 
-def form_values(spec: EndpointSpec) -> tuple[Group, ...]:
+def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     """The groups in which somebody chose something, and the first three in any case."""
     every = every_group(spec)
     return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
 
 
-def every_group(spec: EndpointSpec) -> tuple[Group, ...]:
+def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     flat = spec.flat()
     return tuple(
-        Group(
+        ValueGroup(
             title,
             tuple(_value(f, flat[f.path]) for f in FIELDS if _section(f) in sections),
         )

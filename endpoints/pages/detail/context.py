@@ -12,14 +12,14 @@ from django.views.decorators.http import require_POST
 from console.accounts.permissions import role_required
 from console.web import responses
 from endpoints import abandonment, selectors
-from endpoints.choices import STEP_LABELS, Step
+from endpoints.choices import STEP_LABELS, ProgressStep
 from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.editor.forms import PromptForm
 from endpoints.pages.head import poll_s
 from endpoints.prompt import client
-from endpoints.prompt.client import Answer, Ask
+from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
@@ -40,7 +40,7 @@ def live_context(endpoint: Endpoint) -> dict[str, Any]:
         "status": endpoint.status,
         "poll_s": poll_s(endpoint),
         "steps": [
-            {**step, "label": STEP_LABELS.get(Step(step["code"]), step["code"])}
+            {**step, "label": STEP_LABELS.get(ProgressStep(step["code"]), step["code"])}
             for step in endpoint.status.steps
         ],
         "workers": list(selectors.workers(endpoint)),
@@ -78,10 +78,10 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     """Through the router, as any caller; the console's key never reaches the page."""
     endpoint = found(name)
     form = PromptForm(request.POST)
-    answer: Answer | None = None
+    answer: PromptAnswer | None = None
     if form.is_valid() and endpoint.status.url:
         answer = client.ask(
-            Ask(
+            PromptRequest(
                 url=selectors.ask_url(endpoint),
                 key=selectors.console_key(endpoint),
                 model=endpoint.name,

@@ -23,7 +23,7 @@ SERVING = "serving"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RevisionSide:
     """`key` is how an address names it: a number, or one of the words above."""
 
     key: str
@@ -33,7 +33,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldComparison:
     label: str
     path: str
     before: str
@@ -43,28 +43,30 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    rows: Sequence[Row]
+    rows: Sequence[FieldComparison]
     restarts: bool
     """Going from the first to the second replaces the workers."""
 
 
-def side_of(endpoint: Endpoint, key: str) -> Side:
+def side_of(endpoint: Endpoint, key: str) -> RevisionSide:
     """Raises NotFoundError for a revision which is not there."""
     if key == WANTED:
-        return Side(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
+        return RevisionSide(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
     number = endpoint.status.served_generation if key == SERVING else _number(key)
     # A generation without a revision of its own has the spec of the one before it.
     row = selectors.revisions(endpoint).filter(number__lte=number).first()
     if row is None or (key != SERVING and row.number != number):
         raise no_revision(endpoint.name, number)
     label = "what serves now" if key == SERVING else f"revision {row.number}"
-    return Side(key, label, row.number, parse(row.spec))
+    return RevisionSide(key, label, row.number, parse(row.spec))
 
 
-def compared(old: Side, new: Side) -> Comparison:
+def compared(old: RevisionSide, new: RevisionSide) -> Comparison:
     changes = diff(old.spec, new.spec)
     rows = [
-        Row(one.label, one.path, shown(one.before), shown(one.after), EFFECTS[one.effect])
+        FieldComparison(
+            one.label, one.path, shown(one.before), shown(one.after), EFFECTS[one.effect]
+        )
         for one in changes
     ]
     return Comparison(rows, any(one.effect is Effect.RESTART for one in changes))

@@ -27,7 +27,7 @@ from endpoints.pages.detail.revisions import (
     SERVING,
     WANTED,
     Comparison,
-    Side,
+    RevisionSide,
     compared,
     page_of_revisions,
     side_of,
@@ -208,7 +208,7 @@ def _pending(endpoint: Endpoint) -> Comparison | None:
     return found_ if found_.rows else None
 
 
-def _sides(request: HttpRequest, endpoint: Endpoint) -> tuple[Side, Side]:
+def _sides(request: HttpRequest, endpoint: Endpoint) -> tuple[RevisionSide, RevisionSide]:
     new = _side(endpoint, request.GET.get("new") or WANTED)
     chosen = request.GET.get("old")
     if chosen:
@@ -217,7 +217,7 @@ def _sides(request: HttpRequest, endpoint: Endpoint) -> tuple[Side, Side]:
     return _side(endpoint, str(before.number)) if before else new, new
 
 
-def _side(endpoint: Endpoint, key: str) -> Side:
+def _side(endpoint: Endpoint, key: str) -> RevisionSide:
     try:
         return side_of(endpoint, key)
     except NotFoundError as error:

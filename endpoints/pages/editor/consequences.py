@@ -12,11 +12,11 @@ from difflib import ndiff
 from console.provisioners.base import ProvisionError, WorkloadSpec
 from endpoints.models import Endpoint
 from endpoints.placement.preview import workload_of
-from endpoints.spec.endpoint_spec import Change, EndpointSpec, diff, parse
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, diff, parse
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConsequenceLine:
     """One argument of the workers; `sign` "+" when it comes, "-" when it goes, else ""."""
 
     text: str
@@ -28,12 +28,12 @@ class Consequences:
     """`restarts` None where it cannot be told. `running`: the revision that still serves while the
     wanted one comes up, 0 when that is the wanted one; `to_running`: what differs from it."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     restarts: bool | None = False
     workers: int = 0
-    command: tuple[Line, ...] = ()
+    command: tuple[ConsequenceLine, ...] = ()
     running: int = 0
-    to_running: tuple[Change, ...] = ()
+    to_running: tuple[FieldChange, ...] = ()
 
 
 def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> Consequences:
@@ -55,14 +55,14 @@ def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> 
     )
 
 
-def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[Line, ...]:
+def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[ConsequenceLine, ...]:
     if after is None:
         return ()
     new = lines(after.argv)
     if before is None:
-        return tuple(Line(text) for text in new)
+        return tuple(ConsequenceLine(text) for text in new)
     marked = [one for one in ndiff(lines(before.argv), new) if one[0] != "?"]
-    return tuple(Line(one[2:], one[0].strip()) for one in marked)
+    return tuple(ConsequenceLine(one[2:], one[0].strip()) for one in marked)
 
 
 def lines(argv: tuple[str, ...]) -> list[str]:
@@ -99,5 +99,5 @@ def _running(endpoint: Endpoint) -> tuple[int, EndpointSpec | None]:
     return (served, parse(found.spec)) if found else (0, None)
 
 
-def _but(refused: frozenset[str], changes: tuple[Change, ...]) -> tuple[Change, ...]:
+def _but(refused: frozenset[str], changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
     return tuple(one for one in changes if one.path not in refused and one.path != "manifest")

@@ -72,7 +72,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
+class EditConflict:
     """`generation` is the one that this was made of; `revisions` those since, latest first."""
 
     generation: int
@@ -93,9 +93,9 @@ def moved_on(endpoint: Endpoint, generation: int | None) -> bool:
     return generation is not None and generation != endpoint.generation
 
 
-def look(endpoint: Endpoint, generation: int | None, mine: Mapping[str, Any]) -> Meanwhile:
+def look(endpoint: Endpoint, generation: int | None, mine: Mapping[str, Any]) -> EditConflict:
     began = endpoint.revisions.filter(number=generation).first() if generation else None
     base = parse(began.spec).flat() if began else None
     since = endpoint.revisions.filter(number__gt=generation or 0).order_by("-number")[:SHOWN]
     found = differences(base, endpoint.parsed.flat(), mine)
-    return Meanwhile(endpoint.generation, tuple(since), found)
+    return EditConflict(endpoint.generation, tuple(since), found)

@@ -20,7 +20,7 @@ from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import consequences, spec_text
 from endpoints.pages.editor.consequences import lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
-from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
+from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
@@ -30,21 +30,21 @@ from endpoints.spec.rules import standing
 @require_POST
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponse:
-    return _look(request, Desk(request))
+    return _look(request, SpecEditor(request))
 
 
 @require_POST
 @role_required("operator")
 def change(request: HttpRequest, name: str) -> HttpResponse:
-    return _look(request, Desk(request, present=found(name)))
+    return _look(request, SpecEditor(request, present=found(name)))
 
 
 def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> EndpointSpec:
     """What is typed; a field that cannot be read yet counts as its default."""
-    return Desk(request, present=present).typed.spec()
+    return SpecEditor(request, present=present).typed.spec()
 
 
-def _look(request: HttpRequest, desk: Desk) -> HttpResponse:
+def _look(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     text_changed, form_changed = desk.changed()
     both = text_changed and form_changed and "yaml" in desk.sent
     if (text_changed or desk.sent.get("by") == "yaml") and not both:
@@ -55,7 +55,7 @@ def _look(request: HttpRequest, desk: Desk) -> HttpResponse:
     return _answer(request, desk, form, errors, pane, drawn=False, by_text=False)
 
 
-def _by_text(request: HttpRequest, desk: Desk) -> HttpResponse:
+def _by_text(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     """A text that cannot be applied leaves the form as it is, and says why."""
     try:
         text = spec_text.read(desk.sent.get("yaml", ""))
@@ -74,7 +74,7 @@ def _by_text(request: HttpRequest, desk: Desk) -> HttpResponse:
 
 def _answer(
     request: HttpRequest,
-    desk: Desk,
+    desk: SpecEditor,
     form: EndpointForm,
     errors: tuple[FieldError, ...],
     pane: Pane,

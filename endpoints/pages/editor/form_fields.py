@@ -103,7 +103,7 @@ def only_for(path: str) -> tuple[str, tuple[str, ...]]:
     return on, tuple(values)
 
 
-class Offered(forms.Select):
+class OfferedSelect(forms.Select):
     """Choices of which some cannot be made, shown all the same."""
 
     def __init__(self, missing: Mapping[str, str], **facts: Any) -> None:
@@ -127,7 +127,7 @@ def widget(spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
     """`missing`: what of it the cluster cannot carry, "" the field itself."""
     if spec_field.choices:
         options = [(value, _CHOICE_LABELS.get(value, value)) for value in spec_field.choices]
-        return Offered(missing, choices=options)
+        return OfferedSelect(missing, choices=options)
     more: dict[str, Any] = {"disabled": True} if "" in missing else {}
     if spec_field.kind in (tuple, dict, list):
         shape = _SHAPES.get(spec_field.path, "" if spec_field.kind is tuple else "YAML")

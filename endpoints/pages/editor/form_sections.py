@@ -14,7 +14,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FormSection:
     """A part of the form; `switch` names the checkbox which turns its other fields on."""
 
     title: str
@@ -24,32 +24,32 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FieldGroup:
     """Sections which open and close together; the first of a form stays open."""
 
     key: str
     title: str
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[FormSection, ...]
 
 
-MODEL = Section(
+MODEL = FormSection(
     "Model",
     "What is served, and by how many workers.",
     ("name", "model", "engine", "replicas"),
 )
-PLACE = Section(
+PLACE = FormSection(
     "Where it runs",
     "This machine, or one of the clusters the console knows.",
     ("placement.cluster", "placement.namespace"),
 )
-L1 = Section(
+L1 = FormSection(
     "L1 cache",
     "In each worker's memory: what one request computed is found by the next one there.",
     ("cache.l1.enabled", "cache.l1.size_gib", "cache.l1.policy", "cache.l1.chunk_tokens"),
     "cache.l1.enabled",
 )
-L2 = Section(
+L2 = FormSection(
     "L2 cache",
     "Shared by all workers: what one computed is found by the others. Filled through L1.",
     (
@@ -62,23 +62,23 @@ L2 = Section(
     ),
     "cache.l2.enabled",
 )
-ROUTING = Section(
+ROUTING = FormSection(
     "Routing",
     "How the router picks a worker for a request.",
     ("routing.enabled", "routing.strategy", "routing.session_key", "routing.cache_isolation"),
     "routing.enabled",
 )
-RESOURCES = Section(
+RESOURCES = FormSection(
     "Each worker",
     "What a worker may take.",
     ("resources.cpus", "resources.memory_gib", "resources.gpus"),
 )
-ARGUMENTS = Section(
+ARGUMENTS = FormSection(
     "Arguments", "What else the workers are started with.", ("worker_args", "media_domains")
 )
-TAGS = Section("Tags", "Written on everything that is made.", ("tags",))
+TAGS = FormSection("Tags", "Written on everything that is made.", ("tags",))
 
-ROUTERS = Section(
+ROUTERS = FormSection(
     "Routers",
     "How many there are, and what they let in.",
     (
@@ -93,7 +93,7 @@ ROUTERS = Section(
         "limits.overflow_status",
     ),
 )
-EXPOSURE = Section(
+EXPOSURE = FormSection(
     "Exposure",
     "How callers outside the cluster reach the routers.",
     (
@@ -107,7 +107,7 @@ EXPOSURE = Section(
         "exposure.annotations",
     ),
 )
-AUTOSCALING = Section(
+AUTOSCALING = FormSection(
     "Autoscaling",
     "How many workers there are, by what they have to do.",
     (
@@ -123,7 +123,7 @@ AUTOSCALING = Section(
     ),
     "scaling.enabled",
 )
-SOURCE = Section(
+SOURCE = FormSection(
     "Model source",
     "Where the pods find the weights.",
     (
@@ -143,7 +143,7 @@ SOURCE = Section(
         "source.endpoint",
     ),
 )
-NODES = Section(
+NODES = FormSection(
     "Nodes",
     "Which nodes of the cluster may carry a worker. Priority classes, schedulers and most "
     "tolerations need a grant of the team.",
@@ -156,7 +156,7 @@ NODES = Section(
         "placement.scheduler",
     ),
 )
-PODS = Section(
+PODS = FormSection(
     "Pods",
     "What is in a worker's pod. What is left empty is Emberline's own. For a team's endpoint, what "
     "reaches beyond a restricted pod needs a grant of the team.",
@@ -175,18 +175,18 @@ PODS = Section(
         "pod.pull_secrets",
     ),
 )
-ROLLOUT = Section(
+ROLLOUT = FormSection(
     "Rollout",
     "How a change reaches the workers.",
     ("rollout.deadline_s", "rollout.drain_s", "rollout.auto_rollback"),
 )
-SPLIT = Section(
+SPLIT = FormSection(
     "Prefill and decode apart",
     "By two groups of workers.",
     ("pd.enabled", "pd.prefill", "pd.decode", "pd.threshold", "pd.topology"),
     "pd.enabled",
 )
-METRICS = Section(
+METRICS = FormSection(
     "Metrics",
     "What Prometheus finds.",
     ("monitoring.enabled", "monitoring.interval_s", "monitoring.path"),
@@ -205,22 +205,24 @@ _NEEDED = {
 }
 
 
-def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[Group, ...]:
+def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ...]:
     """`place`: whether there is a choice of where; `cluster`: the one that is chosen."""
 
-    def on(*more: Section) -> tuple[Section, ...]:
+    def on(*more: FormSection) -> tuple[FormSection, ...]:
         return more if cluster is not None else ()
 
     cache = "What was computed once is kept, and found again."
     routing = "Which worker gets a request."
     found = (
-        Group("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
-        Group("cache", "Cache", cache, (L1, L2)),
-        Group("routing", "Routing", routing, (ROUTING, *on(ROUTERS, EXPOSURE))),
-        Group("scaling", "Scaling", AUTOSCALING.text, on(AUTOSCALING)),
-        Group("source", "Model source", SOURCE.text, on(SOURCE)),
-        Group("placement", "Placement", "What a worker needs, and where.", (RESOURCES, *on(NODES))),
-        Group(
+        FieldGroup("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
+        FieldGroup("cache", "Cache", cache, (L1, L2)),
+        FieldGroup("routing", "Routing", routing, (ROUTING, *on(ROUTERS, EXPOSURE))),
+        FieldGroup("scaling", "Scaling", AUTOSCALING.text, on(AUTOSCALING)),
+        FieldGroup("source", "Model source", SOURCE.text, on(SOURCE)),
+        FieldGroup(
+            "placement", "Placement", "What a worker needs, and where.", (RESOURCES, *on(NODES))
+        ),
+        FieldGroup(
             "advanced",
             "Advanced",
             "What few need to change.",

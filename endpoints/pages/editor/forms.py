@@ -26,8 +26,8 @@ from endpoints.pages.editor.form_fields import (
     widget,
     written,
 )
-from endpoints.pages.editor.form_sections import Section, declined, groups, told
-from endpoints.pages.editor.presets import Start
+from endpoints.pages.editor.form_sections import FormSection, declined, groups, told
+from endpoints.pages.editor.presets import Preset
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, flatten, nest
@@ -58,7 +58,7 @@ class EndpointForm(Styled, forms.Form):
         spec: Mapping[str, Any] | None = None,
         context: Context | None = None,
         changing: bool | None = None,
-        start: Start | None = None,
+        start: Preset | None = None,
     ) -> None:
         self.changing = spec is not None if changing is None else changing
         self.start = start
@@ -159,7 +159,7 @@ class EndpointForm(Styled, forms.Form):
         usual = self.usual.get(path)
         return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
 
-    def _section(self, section: Section, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _section(self, section: FormSection, values: Mapping[str, Any]) -> dict[str, Any]:
         """Its fields with what a change of them does."""
         others = [path for path in section.paths if path != section.switch]
         return {

@@ -15,7 +15,7 @@ from console.clusters import selectors as clusters
 from console.core.yaml_reader import MAX_CHARACTERS
 from console.web.forms import Styled
 from endpoints import manifest_actions
-from endpoints.manifest_actions import Planned, Where
+from endpoints.manifest_actions import ManifestTarget, PlannedChange
 from endpoints.manifests import documents
 from endpoints.pages.detail.context import found
 from endpoints.refusals import RefusalError
@@ -61,8 +61,8 @@ class ImportForm(Styled, forms.Form):
         return text
 
     @property
-    def where(self) -> Where:
-        return Where(self.data.get("cluster", ""), self.data.get("namespace", "").strip())
+    def where(self) -> ManifestTarget:
+        return ManifestTarget(self.data.get("cluster", ""), self.data.get("namespace", "").strip())
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -100,7 +100,7 @@ def manifest(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "endpoints/manifest.html", {"endpoint": endpoint, "text": text})
 
 
-def _applied(request: HttpRequest, planned: list[Planned]) -> HttpResponseBase:
+def _applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponseBase:
     changed = [one for one in planned if one.changes]
     if not changed:
         messages.info(request, "Nothing was to be changed: it is all as the text says.")
@@ -112,7 +112,7 @@ def _applied(request: HttpRequest, planned: list[Planned]) -> HttpResponseBase:
     return redirect("endpoints:list")
 
 
-def _shown(one: Planned) -> dict[str, Any]:
+def _shown(one: PlannedChange) -> dict[str, Any]:
     return {
         "planned": one,
         "changes": [

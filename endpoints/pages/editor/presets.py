@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PresetSetting:
     """`value` of the field at `path`. `cluster`: whether it is for clusters (True), for this
     machine (False) or for both (None)."""
 
@@ -23,14 +23,14 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Preset:
     key: str
     title: str
     text: str
     icon: str
-    settings: tuple[Setting, ...]
+    settings: tuple[PresetSetting, ...]
 
-    def here(self, *, cluster: bool) -> tuple[Setting, ...]:
+    def here(self, *, cluster: bool) -> tuple[PresetSetting, ...]:
         """What it sets there."""
         return tuple(one for one in self.settings if one.cluster in (None, cluster))
 
@@ -39,88 +39,94 @@ class Start:
         return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
 
 
-_L1_ON = Setting(
+_L1_ON = PresetSetting(
     "cache.l1.enabled", True, "What was computed stays when a worker needs the room for others."
 )
 
-CHAT = Start(
+CHAT = Preset(
     "chat",
     "Chat",
     "Many conversations of short turns, each going on where it stopped.",
     "message",
     (
-        Setting(
+        PresetSetting(
             "routing.strategy",
             "prefixaware",
             "A turn goes to the worker that was sent the conversation so far; callers need send "
             "no session.",
         ),
         _L1_ON,
-        Setting("cache.l1.policy", "lru", "Who spoke last will speak next."),
-        Setting("cache.l1.chunk_tokens", 32, "Small, so that a short turn is found whole."),
-        Setting(
+        PresetSetting("cache.l1.policy", "lru", "Who spoke last will speak next."),
+        PresetSetting("cache.l1.chunk_tokens", 32, "Small, so that a short turn is found whole."),
+        PresetSetting(
             "cache.l2.enabled",
             True,
             "When a conversation's worker is busy or gone, another one finds what it had computed.",
         ),
-        Setting("cache.l2.ttl_s", 3600, "An hour: people come back from lunch."),
+        PresetSetting("cache.l2.ttl_s", 3600, "An hour: people come back from lunch."),
     ),
 )
-DOCUMENTS = Start(
+DOCUMENTS = Preset(
     "documents",
     "Long documents",
     "Few long texts, and many questions about each.",
     "file-text",
     (
-        Setting(
+        PresetSetting(
             "routing.strategy",
             "kvaware",
             "A long prompt is dear to compute twice: it goes where its KV really is, also after "
             "evictions and with several routers.",
         ),
         _L1_ON,
-        Setting(
+        PresetSetting(
             "cache.l1.size_gib",
             16.0,
             "64,000 tokens of a model of 8 billion parameters take about 8 GiB.",
             cluster=True,
         ),
-        Setting("cache.l1.size_gib", 1.0, "As much as a small machine can spare.", cluster=False),
-        Setting(
+        PresetSetting(
+            "cache.l1.size_gib", 1.0, "As much as a small machine can spare.", cluster=False
+        ),
+        PresetSetting(
             "cache.l1.policy",
             "arc",
             "A text that is asked about again is not pushed out by those which are read once.",
         ),
-        Setting("cache.l1.chunk_tokens", 256, "Large: a document is found as a whole or not."),
-        Setting("cache.l2.enabled", True, "One worker reads a document, all answer about it."),
-        Setting("cache.l2.ttl_s", 86_400, "A day: questions come all day."),
+        PresetSetting(
+            "cache.l1.chunk_tokens", 256, "Large: a document is found as a whole or not."
+        ),
+        PresetSetting(
+            "cache.l2.enabled", True, "One worker reads a document, all answer about it."
+        ),
+        PresetSetting("cache.l2.ttl_s", 86_400, "A day: questions come all day."),
     ),
 )
-BATCH = Start(
+BATCH = Preset(
     "batch",
     "Batch",
     "A great many prompts at once; nobody waits for the first word.",
     "stack-2",
     (
-        Setting(
+        PresetSetting(
             "routing.strategy",
             "prefixaware",
             "Prompts with the same instruction share it; the others go to the least busy worker.",
         ),
         _L1_ON,
-        Setting("cache.l1.policy", "lru", "What is done does not come back."),
-        Setting(
+        PresetSetting("cache.l1.policy", "lru", "What is done does not come back."),
+        PresetSetting(
             "cache.l2.enabled",
             False,
             "Each prompt is read once: keeping it for others costs more than it finds.",
         ),
-        Setting(
+        PresetSetting(
             "worker_args",
             ("--max-num-batched-tokens=16384",),
             "Larger steps: more tokens a second, a later first one.",
             cluster=True,
         ),
-        Setting(
+        PresetSetting(
             "rollout.drain_s", 300, "Answers are long: a leaving worker may end its own.", True
         ),
     ),

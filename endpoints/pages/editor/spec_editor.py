@@ -18,8 +18,8 @@ from endpoints.pages.editor import spec_text
 from endpoints.pages.editor.edit_conflict import same
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.pages.editor.presets import BY_KEY, Start
-from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, Text, digest
+from endpoints.pages.editor.presets import BY_KEY, Preset
+from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText, digest
 from endpoints.refusals import fixed_name
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
 from endpoints.spec.fields import FIELDS
@@ -40,7 +40,7 @@ class Pane:
     both: bool = False
 
 
-class Desk:
+class SpecEditor:
     """`present`: the endpoint that is changed; `source`: the one that a new one is copied from;
     `left_off`: the start wants L2, and no cache tier is where the workers are."""
 
@@ -55,7 +55,7 @@ class Desk:
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
         self.context = teams.context_of(request.user, present, self.sent.get("team", ""))
         key = self.sent.get("start", request.GET.get("start", ""))
-        self.start: Start | None = None if present else BY_KEY.get(key)
+        self.start: Preset | None = None if present else BY_KEY.get(key)
         self.left_off = False
 
     @property
@@ -90,7 +90,7 @@ class Desk:
     def holding(self, flat: Mapping[str, Any]) -> EndpointForm:
         return EndpointForm.holding(flat, self.sent, **self._facts())
 
-    def of_text(self, text: Text) -> EndpointForm:
+    def of_text(self, text: SpecText) -> EndpointForm:
         """A form which holds what the text says, all it leaves out being the default."""
         usual = self._form(None).usual
         return self.holding({**usual, **flatten(self.whole(text.data))})
@@ -157,7 +157,7 @@ class Desk:
         form = self.typed
         return form, self.pane(form)
 
-    def _begin(self, start: Start, flat: Mapping[str, Any]) -> EndpointForm:
+    def _begin(self, start: Preset, flat: Mapping[str, Any]) -> EndpointForm:
         """L2 needs a tier where the workers are: without one it is left for later."""
         cluster = flat["placement.cluster"]
         begun = start.over(flat, cluster=bool(cluster))

@@ -37,7 +37,7 @@ class LineError:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SpecText:
     """What a text says, and on which line it says each field."""
 
     data: Mapping[str, Any]
@@ -60,7 +60,7 @@ def written(data: Mapping[str, Any]) -> str:
     return documents.written(nest(kept))
 
 
-def read(text: str) -> Text:
+def read(text: str) -> SpecText:
     """The one object in a text, or `SpecErrors`; `line_of` says where each of them is."""
     if len(text) > LONGEST:
         raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
@@ -70,7 +70,7 @@ def read(text: str) -> Text:
     if objects.is_manifest(found[0]):
         kind = found[0].get("kind", "another kind")
         raise _refused(f"This is an object of {kind}.", "Bring it in on the page Import.")
-    return Text(found[0], yaml_reader.key_lines(text, SECTIONS))
+    return SpecText(found[0], yaml_reader.key_lines(text, SECTIONS))
 
 
 def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:

@@ -22,7 +22,7 @@ from endpoints.owners import owner_of
 from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
+from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
 from endpoints.refusals import ConflictError, RefusalError
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
@@ -32,7 +32,7 @@ Save = Callable[[dict[str, Any]], Endpoint]
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
-    return _create(request, Desk(request))
+    return _create(request, SpecEditor(request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,14 +40,14 @@ def new(request: HttpRequest) -> HttpResponseBase:
 def clone(request: HttpRequest, name: str) -> HttpResponseBase:
     """A new endpoint which begins as this one is wanted; its form shows what an operator of this
     one may see."""
-    return _create(request, Desk(request, source=found(name)))
+    return _create(request, SpecEditor(request, source=found(name)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     endpoint = found(name)
-    desk = Desk(request, present=endpoint)
+    desk = SpecEditor(request, present=endpoint)
 
     def save(data: dict[str, Any]) -> Endpoint:
         made = actions.update(
@@ -74,7 +74,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return _conflict(request, desk, found(name))
 
 
-def _create(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
     def save(data: dict[str, Any]) -> Endpoint:
         team, note = desk.sent.get("team"), desk.sent.get("note", "")
         made = actions.create(request.user, data, team=team, note=note)
@@ -86,7 +86,7 @@ def _create(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     return _written(request, desk, save)
 
 
-def _written(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
+def _written(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     """What was sent, drawn anew or saved: by its form, or by its text if that was changed."""
     drawn = request.GET.get("drawn")
     if drawn == "start":
@@ -102,7 +102,7 @@ def _written(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
     return _by_text(request, desk, save) if text_changed else _by_form(request, desk, save)
 
 
-def _by_form(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
+def _by_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     form = desk.typed
     try:
         return redirect(save(form.spec_data()))
@@ -110,7 +110,7 @@ def _by_form(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
         return _refused(request, desk, form, error, desk.pane)
 
 
-def _by_text(request: HttpRequest, desk: Desk, save: Save | None) -> HttpResponseBase:
+def _by_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpResponseBase:
     """Without `save` the form is drawn from the text."""
     try:
         text = spec_text.read(desk.sent.get("yaml", ""))
@@ -140,7 +140,7 @@ def _by_text(request: HttpRequest, desk: Desk, save: Save | None) -> HttpRespons
 
 def _refused(
     request: HttpRequest,
-    desk: Desk,
+    desk: SpecEditor,
     form: EndpointForm,
     error: SpecErrors | RefusalError,
     pane: Callable[[EndpointForm], Pane],
@@ -161,14 +161,14 @@ def _unless_stale(error: SpecErrors | RefusalError) -> None:
         raise error
 
 
-def _conflict(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse:
+def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     """What was typed stays; what the others did is shown beside it."""
     form, pane = desk.meant()
     found = edit_conflict.look(endpoint, generation_of(request), form.flat())
     return _page(request, desk, form, pane, status=409, conflict=found)
 
 
-def _merge(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse:
+def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     """Both put together, to be looked at before it is saved."""
     seen = desk.sent.get("seen_generation", "")
     if seen != str(endpoint.generation):
@@ -182,12 +182,12 @@ def _merge(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse
 
 def _page(
     request: HttpRequest,
-    desk: Desk,
+    desk: SpecEditor,
     form: EndpointForm,
     pane: Pane | None = None,
     *,
     status: int = 200,
-    conflict: edit_conflict.Meanwhile | None = None,
+    conflict: edit_conflict.EditConflict | None = None,
     both: bool = False,
     merged: bool = False,
     beside: dict[str, FieldError] | None = None,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from endpoints.keys import storage, usage
 from endpoints.keys.selectors import key_id
 from endpoints.keys.terms import KeyTerms, period_of
-from endpoints.keys.usage import Used
+from endpoints.keys.usage import KeyUse
 from endpoints.models import InferenceKey, KeyUsage
 
 SHOWN_DAYS = 30
@@ -19,13 +19,13 @@ _SOON = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class KeyRow:
     """`used`: in the last `SHOWN_DAYS` days. `spent`: tokens of the budget's present period, and
     which share of it that is; None without a budget."""
 
     key: InferenceKey
     terms: KeyTerms
-    used: Used
+    used: KeyUse
     expired: bool
     ends_soon: bool
     own: bool
@@ -34,16 +34,16 @@ class Row:
     share: float | None
 
 
-def rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[Row]:
+def rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
     """In as many queries as there are keys with a budget, and one more. `endpoint`: what they used
     of this one alone."""
     now = timezone.now()
     recent = usage.since(now - timedelta(days=SHOWN_DAYS))
     by_key = usage.by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)
-    return [_row(key, by_key.get(key_id(key), Used()), now) for key in found]
+    return [_row(key, by_key.get(key_id(key), KeyUse()), now) for key in found]
 
 
-def _row(key: InferenceKey, used: Used, now: datetime) -> Row:
+def _row(key: InferenceKey, used: KeyUse, now: datetime) -> KeyRow:
     terms = key.allowed
     spent = share = None
     if terms.budget_tokens:
@@ -52,7 +52,7 @@ def _row(key: InferenceKey, used: Used, now: datetime) -> Row:
         spent = usage.used(of_period).tokens
         share = min(100.0, 100 * spent / terms.budget_tokens)
     end = terms.expires_at
-    return Row(
+    return KeyRow(
         key=key,
         terms=terms,
         used=used,

@@ -70,7 +70,7 @@ VERBS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BulkItem:
     """`generation`: what was looked at when it was chosen; None asks for no check."""
 
     name: str
@@ -78,48 +78,55 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BulkResult:
     name: str
     ok: bool
     text: str
 
 
 def run(
-    actor: Actor, verb: str, items: Sequence[Item], *, replicas: Any = None, request_id: str = ""
-) -> list[Result]:
+    actor: Actor,
+    verb: str,
+    items: Sequence[BulkItem],
+    *,
+    replicas: Any = None,
+    request_id: str = "",
+) -> list[BulkResult]:
     act = _ACTS[verb]
     return [_one(actor, verb, act, item, replicas, request_id) for item in items[:MOST]]
 
 
-Act = Callable[[Actor, Item, Any, str], object]
+Act = Callable[[Actor, BulkItem, Any, str], object]
 
 
-def _one(actor: Actor, verb: str, act: Act, item: Item, replicas: Any, request_id: str) -> Result:
+def _one(
+    actor: Actor, verb: str, act: Act, item: BulkItem, replicas: Any, request_id: str
+) -> BulkResult:
     try:
         act(actor, item, replicas, request_id)
     except (SpecErrors, RefusalError) as error:
         words = " ".join(f"{one.message} {one.remedy}" for one in error.errors)
-        return Result(item.name, ok=False, text=words)
+        return BulkResult(item.name, ok=False, text=words)
     except PermissionDenied as error:
-        return Result(item.name, ok=False, text=str(error))
-    return Result(item.name, ok=True, text=f"It {VERBS[verb].done}.")
+        return BulkResult(item.name, ok=False, text=str(error))
+    return BulkResult(item.name, ok=True, text=f"It {VERBS[verb].done}.")
 
 
-def _scale(actor: Actor, item: Item, replicas: Any, request_id: str) -> object:
+def _scale(actor: Actor, item: BulkItem, replicas: Any, request_id: str) -> object:
     return actions.scale(
         actor, item.name, replicas, expected_generation=item.generation, request_id=request_id
     )
 
 
-def _pause(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+def _pause(actor: Actor, item: BulkItem, _replicas: Any, request_id: str) -> object:
     return actions.pause(actor, item.name, request_id=request_id)
 
 
-def _resume(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+def _resume(actor: Actor, item: BulkItem, _replicas: Any, request_id: str) -> object:
     return actions.resume(actor, item.name, request_id=request_id)
 
 
-def _delete(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+def _delete(actor: Actor, item: BulkItem, _replicas: Any, request_id: str) -> object:
     return actions.delete(
         actor, item.name, expected_generation=item.generation, request_id=request_id
     )

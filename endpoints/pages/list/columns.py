@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledColumns:
     """A column of another room; `fill` answers by name, within a deadline of its own. Columns with
     the same `fill` are asked for once."""
 
@@ -58,10 +58,10 @@ OWN = (
     Column("changed", "Changed", default=False, sort="changed"),
     Column("age", "Age", sort="created"),
 )
-_filled: dict[str, Filled] = {}
+_filled: dict[str, FilledColumns] = {}
 
 
-def register(filled: Filled) -> None:
+def register(filled: FilledColumns) -> None:
     """Called from AppConfig.ready; a second call for the same key replaces the first."""
     _filled[filled.column.key] = filled
 
@@ -99,7 +99,7 @@ def waiting(shown: Sequence[Column]) -> bool:
     return any(column.key in _filled for column in shown)
 
 
-def _asked(one: Filled, rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
+def _asked(one: FilledColumns, rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
     try:
         return one.fill(rows)
     except Exception:  # a list must not fail because of a column

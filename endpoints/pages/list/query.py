@@ -44,7 +44,7 @@ _SORTS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListQuery:
     """What an address asks for; "" is everything. `sort` may begin with a minus."""
 
     q: str = ""
@@ -56,7 +56,7 @@ class Wanted:
     sort: str = "name"
 
     @classmethod
-    def read(cls, query: Mapping[str, Any]) -> Wanted:
+    def read(cls, query: Mapping[str, Any]) -> ListQuery:
         def word(key: str) -> str:
             # A NUL is refused by PostgreSQL.
             return str(query.get(key, "")).replace("\0", "").strip()[:LONGEST]
@@ -78,7 +78,7 @@ class Wanted:
         return any((self.q, self.phase, self.strategy, self.cluster, self.team, self.model))
 
 
-def rows(viewer: Any, wanted: Wanted) -> QuerySet[Endpoint]:
+def rows(viewer: Any, wanted: ListQuery) -> QuerySet[Endpoint]:
     found = _annotated(selectors.endpoints(viewer))
     for condition in _conditions(wanted):
         found = found.filter(condition)
@@ -113,7 +113,7 @@ def _annotated(found: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
     )
 
 
-def _conditions(wanted: Wanted) -> list[Q]:
+def _conditions(wanted: ListQuery) -> list[Q]:
     found = [Q(name__icontains=word) | Q(model_name__icontains=word) for word in wanted.q.split()]
     if wanted.phase == Phase.DELETING:
         found.append(Q(deleted_at__isnull=False))

@@ -32,7 +32,7 @@ from endpoints.spec.fields import STRATEGIES
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    wanted = list_query.Wanted.read(request.GET.dict())
+    wanted = list_query.ListQuery.read(request.GET.dict())
     found = list_query.rows(request.user, wanted)
     page = Paginator(found, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
     shown = list_columns.chosen(preferences.get(request.user, list_columns.KEY))
@@ -120,10 +120,10 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
     return render(request, "endpoints/bulk_done.html", context)
 
 
-def _items(request: HttpRequest) -> list[bulk_actions.Item]:
+def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
     """Each name with the generation which the page showed of it."""
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
-    items = [bulk_actions.Item(name) for name in names]
+    items = [bulk_actions.BulkItem(name) for name in names]
     seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
     return [
         replace(item, generation=int(seen[item.name])) if WHOLE.fullmatch(seen[item.name]) else item

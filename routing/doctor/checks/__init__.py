@@ -4,9 +4,9 @@ the tokens, and what became of requests."""
 from __future__ import annotations
 
 from routing.doctor.checks import availability, events, fleet, requests, tokens
-from routing.doctor.findings import Check
+from routing.doctor.findings import DoctorCheck
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[DoctorCheck, ...] = (
     *availability.CHECKS,
     *fleet.CHECKS,
     *events.CHECKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from routing.doctor.checks import conditions
-from routing.doctor.facts import Facts
-from routing.doctor.findings import Check, Finding, Severity
+from routing.doctor.facts import FleetFacts
+from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
 # What a rule or a board of ours cannot do without.
 METRICS = frozenset(
@@ -19,9 +19,9 @@ METRICS = frozenset(
 )
 
 
-def router_silent(facts: Facts) -> Iterator[Finding]:
+def router_silent(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.error:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "The router could not be asked, so most of this examination was not made.",
             "See on the endpoint's page whether the router runs, and read its log. If it does, "
@@ -30,9 +30,9 @@ def router_silent(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def keeps_old_file(facts: Facts) -> Iterator[Finding]:
+def keeps_old_file(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.refused:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "The router refused its newest configuration and works with an older one.",
             "Correct what it names; it takes the file over within a second.",
@@ -40,9 +40,9 @@ def keeps_old_file(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def needs_restart(facts: Facts) -> Iterator[Finding]:
+def needs_restart(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if facts.router.needs_restart:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Settings were changed which the router takes over at its next start only.",
             "Restart the router when it suits; requests of streams end first.",
@@ -50,9 +50,9 @@ def needs_restart(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def no_worker(facts: Facts) -> Iterator[Finding]:
+def no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if not facts.router.workers:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "No worker is registered with the router.",
             "Scale the endpoint up, or wait until its workers have started. With --worker-dns or "
@@ -60,11 +60,11 @@ def no_worker(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def not_registered(facts: Facts) -> Iterator[Finding]:
+def not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
     known = {worker.name for worker in facts.router.workers}
     missing = sorted((facts.wanted or frozenset()) - known)
     if missing and known:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers run which the router does not know: they get no request.",
             "Wait for a few seconds; if it lasts, read the router's log for the configuration it "
@@ -74,10 +74,10 @@ def not_registered(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def worker_down(facts: Facts) -> Iterator[Finding]:
+def worker_down(facts: FleetFacts) -> Iterator[DoctorFinding]:
     down = [worker for worker in facts.router.workers if worker.state == "down"]
     if down:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "The router cannot use workers: their health checks fail.",
             "Read the worker's log. It must answer GET /health at the address the router has.",
@@ -86,11 +86,11 @@ def worker_down(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def not_reached(facts: Facts) -> Iterator[Finding]:
+def not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
     up = {worker.name for worker in facts.router.workers if worker.state != "down"}
     silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
     if silent:
-        yield Finding(
+        yield DoctorFinding(
             Severity.INFO,
             "Workers did not answer here, so what only they can tell was not examined.",
             "Run the doctor where the workers can be reached (`emberline endpoint doctor`), or "
@@ -101,14 +101,14 @@ def not_reached(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def worker_metrics(facts: Facts) -> Iterator[Finding]:
+def worker_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.cache.error or "/metrics shows nothing of vLLM"
         for worker in facts.workers
         if worker.answers and not (worker.cache.found and worker.cache.found.engine)
     }
     if bad:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Workers show no metrics: dashboards and alerts are blind to them, and the router "
             "cannot see that one was restarted.",
@@ -119,11 +119,11 @@ def worker_metrics(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def router_metrics(facts: Facts) -> Iterator[Finding]:
+def router_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     metrics = facts.router.metrics
     missing = METRICS - (metrics.found or frozenset())
     if missing:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "The router's /metrics lacks what alerts on routing are made of.",
             "Run a router and a console of one version. Let nothing but the router answer on its "
@@ -133,45 +133,49 @@ def router_metrics(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("RouterSilent", "The router answers", router_silent, conditions.always, kv=False),
-    Check(
+    DoctorCheck("RouterSilent", "The router answers", router_silent, conditions.always, kv=False),
+    DoctorCheck(
         "RouterKeepsOldFile",
         "The router works with its newest configuration",
         keeps_old_file,
         conditions.router,
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "RouterNeedsRestart",
         "No setting waits for a restart of the router",
         needs_restart,
         conditions.router,
         kv=False,
     ),
-    Check("NoWorkerRegistered", "The router has workers", no_worker, conditions.router, kv=False),
-    Check(
+    DoctorCheck(
+        "NoWorkerRegistered", "The router has workers", no_worker, conditions.router, kv=False
+    ),
+    DoctorCheck(
         "WorkerNotRegistered",
         "The router knows every worker that runs",
         not_registered,
         conditions.router,
         kv=False,
     ),
-    Check("WorkerDown", "The router reaches its workers", worker_down, conditions.router, kv=False),
-    Check(
+    DoctorCheck(
+        "WorkerDown", "The router reaches its workers", worker_down, conditions.router, kv=False
+    ),
+    DoctorCheck(
         "WorkerNotReached",
         "Every worker answers the doctor",
         not_reached,
         conditions.always,
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "WorkerMetricsMissing",
         "Every worker shows vLLM's metrics on its port",
         worker_metrics,
         conditions.workers,
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "RouterMetricsMissing",
         "The router shows the metrics which alerts watch",
         router_metrics,

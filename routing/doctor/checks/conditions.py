@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from routing.doctor.facts import Facts, Said, WorkerFacts
+from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
 from routing.doctor.findings import KVAWARE
 
 
-def always(_facts: Facts) -> str:
+def always(_facts: FleetFacts) -> str:
     return ""
 
 
-def router(facts: Facts) -> str:
+def router(facts: FleetFacts) -> str:
     return "The router did not answer." if facts.router.error else ""
 
 
-def kvaware(facts: Facts) -> str:
+def kvaware(facts: FleetFacts) -> str:
     """The router follows caches now."""
     if facts.router.error:
         return router(facts)
@@ -28,16 +28,16 @@ def kvaware(facts: Facts) -> str:
     return ""
 
 
-def workers(facts: Facts) -> str:
+def workers(facts: FleetFacts) -> str:
     if not facts.workers:
         return "There is no worker."
     return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
 
 
-def comparable(part: Callable[[WorkerFacts], Said[Any]]) -> Callable[[Facts], str]:
+def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
     """At least two workers told this."""
 
-    def skip(facts: Facts) -> str:
+    def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why
         told = sum(part(worker).found is not None for worker in facts.workers)
@@ -46,10 +46,10 @@ def comparable(part: Callable[[WorkerFacts], Said[Any]]) -> Callable[[Facts], st
     return skip
 
 
-def told(part: Callable[[WorkerFacts], Said[Any]], what: str) -> Callable[[Facts], str]:
+def told(part: Callable[[WorkerFacts], Statement[Any]], what: str) -> Callable[[FleetFacts], str]:
     """At least one worker told this."""
 
-    def skip(facts: Facts) -> str:
+    def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why
         known = any(part(worker).found is not None for worker in facts.workers)

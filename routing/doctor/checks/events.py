@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.analysis.kv_index import NO_SOURCE, Source
+from routing.analysis.kv_index import NO_SOURCE, KvSource
 from routing.doctor.checks import conditions
-from routing.doctor.facts import Facts, Said, WorkerFacts
-from routing.doctor.findings import Check, Finding, Severity, groups
+from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
+from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
 
 LAG_S = 5.0
 STALE_S = 30.0
@@ -25,7 +25,7 @@ _OWN = "Emberline's console starts its workers so always: one that does not was 
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 
 
-def _sources(facts: Facts) -> tuple[Source, ...]:
+def _sources(facts: FleetFacts) -> tuple[KvSource, ...]:
     return facts.router.kv.sources if facts.router.kv is not None else ()
 
 
@@ -33,11 +33,11 @@ def _published(worker: WorkerFacts) -> bool:
     return any(one.enabled for one in worker.publishers.found or ())
 
 
-def _followed(facts: Facts, worker: str) -> bool:
+def _followed(facts: FleetFacts, worker: str) -> bool:
     return any(source.following for source in _sources(facts) if source.worker == worker)
 
 
-def events_off(facts: Facts) -> Iterator[Finding]:
+def events_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
         if worker.publishers.found is not None and not _published(worker):
@@ -48,7 +48,7 @@ def events_off(facts: Facts) -> Iterator[Finding]:
     off = {name: why for name, why in off.items() if not _followed(facts, name)}
     if off:
         everybody = len(off) >= len(facts.workers)
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "No worker publishes KV events: kvaware knows nothing, and every request goes by its "
             "prefix."
@@ -60,7 +60,7 @@ def events_off(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def discovery_missing(facts: Facts) -> Iterator[Finding]:
+def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     missing = {
         worker.name: worker.publishers.error
         for worker in facts.workers
@@ -70,7 +70,7 @@ def discovery_missing(facts: Facts) -> Iterator[Finding]:
         if source.reason == "discovery_missing":
             missing.setdefault(source.worker, source.message)
     if missing:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers cannot be asked where they publish KV events (vLLM before 0.32, or a proxy "
             "that does not pass the path on), and nobody told the router.",
@@ -81,7 +81,7 @@ def discovery_missing(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def replay_off(facts: Facts) -> Iterator[Finding]:
+def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
         for one in worker.publishers.found or ():
@@ -95,7 +95,7 @@ def replay_off(facts: Facts) -> Iterator[Finding]:
         elif source.replay and off.get(source.worker, "").startswith("replay_endpoint"):
             del off[source.worker]  # the router was told of one
     if off:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Workers repeat no KV events: after each that is lost, and after each restart of the "
             "router, all that is known of their cache is dropped and learnt anew.",
@@ -105,7 +105,7 @@ def replay_off(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def dials_out(facts: Facts) -> Iterator[Finding]:
+def dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
     found: dict[str, str] = {}
     for worker in facts.workers:
         if _followed(facts, worker.name):
@@ -117,7 +117,7 @@ def dials_out(facts: Facts) -> Iterator[Finding]:
         if source.reason == "endpoint_dials_out":
             found.setdefault(source.worker, source.message)
     if found:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers name one address to publish at, so vLLM connects to it and binds nothing: "
             "nobody can connect to them, and no event arrives.",
@@ -132,7 +132,7 @@ def _binds(endpoint: str) -> bool:
     return "*" in endpoint or "::" in endpoint
 
 
-def not_followed(facts: Facts) -> Iterator[Finding]:
+def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     told = {
         finding
         for check in (events_off, discovery_missing, dials_out)
@@ -158,7 +158,7 @@ def not_followed(facts: Facts) -> Iterator[Finding]:
         if _published(worker) and worker.name not in known and routed:
             bad[worker.name] = "it publishes, and the router does not listen"
     if bad:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers publish KV events which the router does not receive.",
             " ".join(dict.fromkeys(text for text in remedies if text))
@@ -169,11 +169,11 @@ def not_followed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def source_shared(facts: Facts) -> Iterator[Finding]:
+def source_shared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     named = ((s.worker, s.endpoint) for s in _sources(facts) if s.endpoint)
     for endpoint, workers in groups(named):
         if len(set(workers)) > 1:
-            yield Finding(
+            yield DoctorFinding(
                 Severity.ERROR,
                 "Several workers are followed at one endpoint: each is believed to hold what only "
                 "one of them does.",
@@ -183,11 +183,11 @@ def source_shared(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def lag(facts: Facts) -> Iterator[Finding]:
+def lag(facts: FleetFacts) -> Iterator[DoctorFinding]:
     late = {s.worker: s.lag_s for s in _sources(facts) if s.lag_s > LAG_S}
     if late:
         stale = max(late.values()) > STALE_S
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR if stale else Severity.WARNING,
             "Events arrive late: the router decides by what caches held some time ago.",
             "Compare the clocks of the two machines first (the lag is between them). Else the "
@@ -198,11 +198,11 @@ def lag(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def lost(facts: Facts) -> Iterator[Finding]:
+def lost(facts: FleetFacts) -> Iterator[DoctorFinding]:
     losing = {s.worker: s for s in _sources(facts) if s.lost}
     if losing:
         often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING if often else Severity.INFO,
             "Events were lost since the router's start and could not be had again, so what was "
             "known of a worker's cache was dropped and learnt anew.",
@@ -216,10 +216,10 @@ def lost(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def malformed(facts: Facts) -> Iterator[Finding]:
+def malformed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
     if bad:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Some of what workers publish is not understood: the router may know less than there "
             "is, or something else answers at that port.",
@@ -233,11 +233,11 @@ def malformed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _told(worker: WorkerFacts) -> Said[object]:
-    return Said(worker.publishers.found or worker.publishers.status or None)
+def _told(worker: WorkerFacts) -> Statement[object]:
+    return Statement(worker.publishers.found or worker.publishers.status or None)
 
 
-def _known(facts: Facts) -> str:
+def _known(facts: FleetFacts) -> str:
     """Either side can tell."""
     return (
         ""
@@ -247,25 +247,27 @@ def _known(facts: Facts) -> str:
 
 
 CHECKS = (
-    Check("KvEventsOff", "Every worker publishes KV events", events_off, _known),
-    Check(
+    DoctorCheck("KvEventsOff", "Every worker publishes KV events", events_off, _known),
+    DoctorCheck(
         "KvDiscoveryMissing",
         "Every worker tells where it publishes",
         discovery_missing,
         _known,
     ),
-    Check("KvReplayOff", "Every worker repeats events that were missed", replay_off, _known),
-    Check("KvEventsDialOut", "Every worker can be connected to", dials_out, _known),
-    Check(
+    DoctorCheck("KvReplayOff", "Every worker repeats events that were missed", replay_off, _known),
+    DoctorCheck("KvEventsDialOut", "Every worker can be connected to", dials_out, _known),
+    DoctorCheck(
         "KvEventsNotFollowed", "The router follows every worker", not_followed, conditions.kvaware
     ),
-    Check(
+    DoctorCheck(
         "KvEventSourceShared",
         "Each worker has an endpoint of its own",
         source_shared,
         conditions.kvaware,
     ),
-    Check("KvEventsLate", "Events arrive in time", lag, conditions.kvaware),
-    Check("KvEventsLost", "No event is lost for good", lost, conditions.kvaware),
-    Check("KvEventsNotUnderstood", "Every event is understood", malformed, conditions.kvaware),
+    DoctorCheck("KvEventsLate", "Events arrive in time", lag, conditions.kvaware),
+    DoctorCheck("KvEventsLost", "No event is lost for good", lost, conditions.kvaware),
+    DoctorCheck(
+        "KvEventsNotUnderstood", "Every event is understood", malformed, conditions.kvaware
+    ),
 )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from routing.doctor.checks import conditions
-from routing.doctor.facts import CacheConfig, Facts, Model, Said, WorkerFacts
-from routing.doctor.findings import Check, Finding, Severity, groups
+from routing.doctor.facts import CacheConfig, FleetFacts, Model, Statement, WorkerFacts
+from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
 from routing.doctor.inspection import CHAT, PLAIN
 
 # The version everything here was tried with.
@@ -18,7 +18,7 @@ _RANDOM_SEED = ("xxhash", "xxhash_cbor")  # a new seed in each process unless PY
 Part = Callable[[WorkerFacts], Any]
 
 
-def _differing(facts: Facts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
+def _differing(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
     """Groups of workers by a value; empty when all agree. Workers which do not tell are left
     out: that is another check's business."""
     told = [(worker.name, part(worker)) for worker in facts.workers]
@@ -43,9 +43,9 @@ def _cache(worker: WorkerFacts) -> CacheConfig:
     return worker.cache.found or CacheConfig(False)
 
 
-def version_differs(facts: Facts) -> Iterator[Finding]:
+def version_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if found := _differing(facts, _version):
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Workers run different versions of vLLM: what they report and how they cut blocks may "
             "differ.",
@@ -56,7 +56,7 @@ def version_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def version_unproven(facts: Facts) -> Iterator[Finding]:
+def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
     other: dict[str, str] = {}
     old = False
     for worker in facts.workers:
@@ -69,7 +69,7 @@ def version_unproven(facts: Facts) -> Iterator[Finding]:
             old |= version < PROVEN
     if other:
         shown = ".".join(map(str, PROVEN))
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING if old else Severity.INFO,
             f"KV events were tried with vLLM {shown}; these workers run another version."
             + (" Older ones tell not where they publish, and seed block hashes at random." * old),
@@ -90,9 +90,9 @@ def _models(worker: WorkerFacts) -> tuple[str, ...]:
     )
 
 
-def model_differs(facts: Facts) -> Iterator[Finding]:
+def model_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if found := _differing(facts, _models):
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers of this endpoint serve different models, or with different lengths: one "
             "caller gets different answers from them, and no cache of one is worth a thing to "
@@ -104,10 +104,10 @@ def model_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def prefix_caching_off(facts: Facts) -> Iterator[Finding]:
+def prefix_caching_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off = [w.name for w in facts.workers if _cache(w).prefix_caching == "False"]
     if off:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers cache no prefixes at all: no strategy can find anything there.",
             "Start them without --no-enable-prefix-caching.",
@@ -116,9 +116,9 @@ def prefix_caching_off(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def block_size_differs(facts: Facts) -> Iterator[Finding]:
+def block_size_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if found := _differing(facts, lambda worker: _cache(worker).block_size):
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Workers cut prompts into blocks of different sizes. The router counts with each "
             "worker's own, at the price of hashing every prompt several times, and a worker with "
@@ -129,9 +129,9 @@ def block_size_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def hash_algorithm_differs(facts: Facts) -> Iterator[Finding]:
+def hash_algorithm_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if found := _differing(facts, lambda worker: _cache(worker).hash_algorithm):
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING if _shared(facts) else Severity.INFO,
             "Workers name their blocks by different algorithms. The router does not mind, but a "
             "cache they share (L2) never finds for one what another has stored.",
@@ -141,10 +141,10 @@ def hash_algorithm_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def hash_seed(facts: Facts) -> Iterator[Finding]:
+def hash_seed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     random = [w.name for w in facts.workers if _cache(w).hash_algorithm in _RANDOM_SEED]
     if random:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING if _shared(facts) else Severity.INFO,
             "With this algorithm each process seeds its block hashes at random. The router does "
             "not mind, but what a worker stored in L2 is lost to the others, and to itself after "
@@ -156,11 +156,11 @@ def hash_seed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _shared(facts: Facts) -> bool:
+def _shared(facts: FleetFacts) -> bool:
     return any(_cache(worker).offloads for worker in facts.workers)
 
 
-def _algorithm(facts: Facts, name: str) -> str:
+def _algorithm(facts: FleetFacts, name: str) -> str:
     worker = facts.worker(name)
     return _cache(worker).hash_algorithm if worker else ""
 
@@ -186,9 +186,9 @@ def _tokenizer_lines(found: list[tuple[Any, tuple[str, ...]]]) -> tuple[str, ...
     return tuple(f"{_shown(value)}: {', '.join(names)}" for value, names in found)
 
 
-def tokenizer_differs(facts: Facts) -> Iterator[Finding]:
+def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if found := _differing(facts, _ids(PLAIN)):
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers make different tokens of the same text: what one holds can never be found "
             "by another's tokens.",
@@ -199,11 +199,11 @@ def tokenizer_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def template_differs(facts: Facts) -> Iterator[Finding]:
+def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if _differing(facts, _ids(PLAIN)):
         return  # then chats differ for that reason already
     if found := _differing(facts, _ids(CHAT)):
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "Workers make different prompts of the same chat: they use different chat templates, "
             "so a conversation that moves from one to the other finds nothing.",
@@ -214,66 +214,66 @@ def template_differs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _told_cache(worker: WorkerFacts) -> Said[Any]:
+def _told_cache(worker: WorkerFacts) -> Statement[Any]:
     return worker.cache
 
 
 CHECKS = (
-    Check(
+    DoctorCheck(
         "VersionDiffers",
         "All workers run one version of vLLM",
         version_differs,
         conditions.comparable(lambda worker: worker.version),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "VersionUnproven",
         f"Workers run vLLM {'.'.join(map(str, PROVEN))}, with which this was tried",
         version_unproven,
         conditions.told(lambda worker: worker.version, "its version"),
     ),
-    Check(
+    DoctorCheck(
         "ModelDiffers",
         "All workers serve one model, with one length",
         model_differs,
         conditions.comparable(lambda worker: worker.models),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "PrefixCachingOff",
         "Every worker caches prefixes",
         prefix_caching_off,
         conditions.told(_told_cache, "how it caches"),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "BlockSizeDiffers",
         "All workers cut blocks of one size",
         block_size_differs,
         conditions.comparable(_told_cache),
     ),
-    Check(
+    DoctorCheck(
         "HashAlgorithmDiffers",
         "All workers name blocks by one algorithm",
         hash_algorithm_differs,
         conditions.comparable(_told_cache),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "HashSeedRandom",
         "Block hashes are the same in every process",
         hash_seed,
         conditions.told(_told_cache, "how it hashes"),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "TokenizerDiffers",
         "All workers make the same tokens of a text",
         tokenizer_differs,
         conditions.comparable(lambda worker: worker.tokens),
         kv=False,
     ),
-    Check(
+    DoctorCheck(
         "TemplateDiffers",
         "All workers make the same prompt of a chat",
         template_differs,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from routing.analysis.fallbacks import FEWEST, FORM, WORDS, judge, remedy
 from routing.doctor.checks import conditions
-from routing.doctor.facts import Facts, Placed
-from routing.doctor.findings import Check, Finding, Severity
+from routing.doctor.facts import FleetFacts, PlacementFacts
+from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
 WINDOW_S = 600.0
 # Of all requests, so many of an unsupported form are worth a warning.
@@ -17,7 +17,7 @@ _FORM_SHARE = 0.1
 _SILENT = 0.9
 
 
-def _lately(facts: Facts) -> list[Placed]:
+def _lately(facts: FleetFacts) -> list[PlacementFacts]:
     """Those of the newest decisions which are not old."""
     return [one for one in facts.router.decisions if one.time > facts.now - WINDOW_S]
 
@@ -29,12 +29,12 @@ def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
     )
 
 
-def silent_fallback(facts: Facts) -> Iterator[Finding]:
+def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _lately(facts)
     counted = Counter(one.fallback for one in lately if one.fallback)
     verdict = judge(len(lately), counted)
     if verdict.too_often:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             f"{verdict.share:.0%} of the newest {verdict.requests} requests were placed without "
             "knowing their blocks: kvaware is on and does not work.",
@@ -43,13 +43,13 @@ def silent_fallback(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def another_form(facts: Facts) -> Iterator[Finding]:
+def another_form(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _lately(facts)
     counted = Counter(one.fallback for one in lately if one.fallback in FORM)
     if counted:
         top = counted.most_common(1)[0][0]
         many = sum(counted.values()) > _FORM_SHARE * len(lately)
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING if many else Severity.INFO,
             "Callers use a form of request whose blocks cannot be known beforehand: these "
             "requests go by their prefix.",
@@ -58,11 +58,11 @@ def another_form(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def cached_not_reported(facts: Facts) -> Iterator[Finding]:
+def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
     good = [one for one in _lately(facts) if one.status == 200 and one.prompt_tokens]
     silent = [one for one in good if one.cached_tokens is None]
     if len(good) >= FEWEST and len(silent) > _SILENT * len(good):
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Engines do not say how many tokens came from their cache: nobody can see whether "
             "the router's predictions are true, and a wrong index is not noticed.",
@@ -72,12 +72,12 @@ def cached_not_reported(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def not_believed(facts: Facts) -> Iterator[Finding]:
+def not_believed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {n: h for n, h in (kv.honesty if kv else {}).items() if not h.believed or h.demotions}
     if bad:
         now = [name for name, honesty in bad.items() if not honesty.believed]
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR if now else Severity.INFO,
             "What the index promised of workers was not there"
             + (
@@ -97,12 +97,12 @@ def not_believed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def probe_failing(facts: Facts) -> Iterator[Finding]:
+def probe_failing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     bad = {name: probe for name, probe in (kv.probes if kv else {}).items() if not probe.hit}
     if bad:
         remedies = dict.fromkeys(probe.remedy for probe in bad.values() if probe.remedy)
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "A prompt of the router's own, sent twice to a worker, was not foreseen or not found "
             "in its cache the second time: so will callers' prompts be.",
@@ -121,7 +121,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _probed(facts: Facts) -> str:
+def _probed(facts: FleetFacts) -> str:
     if why := conditions.kvaware(facts):
         return why
     kv = facts.router.kv
@@ -131,24 +131,28 @@ def _probed(facts: Facts) -> str:
 
 
 CHECKS = (
-    Check(
+    DoctorCheck(
         "RoutingFallback",
         "Requests are placed by what caches hold",
         silent_fallback,
         conditions.kvaware,
     ),
-    Check(
+    DoctorCheck(
         "RequestFormUnsupported",
         "Callers' requests have a form that can be placed",
         another_form,
         conditions.kvaware,
     ),
-    Check(
+    DoctorCheck(
         "CachedTokensNotReported",
         "Engines report what came from their cache",
         cached_not_reported,
         conditions.router,
     ),
-    Check("IndexNotBelieved", "What the index promises is there", not_believed, conditions.kvaware),
-    Check("ProbeFailing", "A prompt sent twice is found the second time", probe_failing, _probed),
+    DoctorCheck(
+        "IndexNotBelieved", "What the index promises is there", not_believed, conditions.kvaware
+    ),
+    DoctorCheck(
+        "ProbeFailing", "A prompt sent twice is found the second time", probe_failing, _probed
+    ),
 )

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from routing.analysis.kv_index import Difference, KvIndex
 from routing.doctor.checks import conditions
-from routing.doctor.facts import Facts
-from routing.doctor.findings import Check, Finding, Severity
+from routing.doctor.facts import FleetFacts
+from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
 DIFFERENT, SAME = "different", "same"
 # Probes of the router's comparison which no template touches.
 _PLAIN = "plain text"
 
 
-def _differences(facts: Facts) -> tuple[Difference, ...]:
+def _differences(facts: FleetFacts) -> tuple[Difference, ...]:
     kv = facts.router.kv
     return kv.differences if kv is not None and kv.compared == DIFFERENT else ()
 
 
-def _finding(found: list[Difference], what: str) -> Finding:
-    return Finding(
+def _finding(found: list[Difference], what: str) -> DoctorFinding:
+    return DoctorFinding(
         Severity.ERROR,
         what,
         found[0].fix,
@@ -28,7 +28,7 @@ def _finding(found: list[Difference], what: str) -> Finding:
     )
 
 
-def tokenizer_mismatch(facts: Facts) -> Iterator[Finding]:
+def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     plain = [one for one in _differences(facts) if one.probe.startswith(_PLAIN)]
     if plain:
         yield _finding(
@@ -38,7 +38,7 @@ def tokenizer_mismatch(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def template_mismatch(facts: Facts) -> Iterator[Finding]:
+def template_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
     chats = [one for one in _differences(facts) if not one.probe.startswith(_PLAIN)]
     if chats and len(chats) == len(_differences(facts)):
         yield _finding(
@@ -48,10 +48,10 @@ def template_mismatch(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def tokenizer_unusable(facts: Facts) -> Iterator[Finding]:
+def tokenizer_unusable(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and kv.problem and kv.tokenizer:
-        yield Finding(
+        yield DoctorFinding(
             Severity.ERROR,
             "The router cannot use the tokenizer it was given, so a worker tokenizes each prompt, "
             "which takes longer.",
@@ -61,10 +61,10 @@ def tokenizer_unusable(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def tokenizer_missing(facts: Facts) -> Iterator[Finding]:
+def tokenizer_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and not kv.tokenizer:
-        yield Finding(
+        yield DoctorFinding(
             Severity.INFO,
             "The router has no tokenizer: a worker tokenizes each prompt, which takes some "
             "milliseconds more and work of the worker.",
@@ -73,10 +73,10 @@ def tokenizer_missing(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def not_compared(facts: Facts) -> Iterator[Finding]:
+def not_compared(facts: FleetFacts) -> Iterator[DoctorFinding]:
     kv = facts.router.kv
     if kv is not None and _expects(kv) and kv.compared not in (SAME, DIFFERENT):
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "The router has not yet been able to compare its tokens with a worker's, so it does "
             "not use them.",
@@ -90,14 +90,14 @@ def _expects(kv: KvIndex) -> bool:
     return bool(kv.tokenizer) and not kv.problem
 
 
-def refuses(facts: Facts) -> Iterator[Finding]:
+def refuses(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.tokens.error
         for worker in facts.workers
         if worker.answers and worker.tokens.error
     }
     if bad:
-        yield Finding(
+        yield DoctorFinding(
             Severity.WARNING,
             "Workers do not answer POST /tokenize: the router cannot verify its tokens there, nor "
             "have prompts tokenized.",
@@ -108,27 +108,31 @@ def refuses(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check(
+    DoctorCheck(
         "TokenizerMismatch",
         "The router's tokenizer is the workers'",
         tokenizer_mismatch,
         conditions.kvaware,
     ),
-    Check(
+    DoctorCheck(
         "TemplateMismatch",
         "The router's chat template is the workers'",
         template_mismatch,
         conditions.kvaware,
     ),
-    Check(
+    DoctorCheck(
         "TokenizerUnusable",
         "The router's tokenizer can be used",
         tokenizer_unusable,
         conditions.kvaware,
     ),
-    Check("TokenizerMissing", "The router has a tokenizer", tokenizer_missing, conditions.kvaware),
-    Check(
+    DoctorCheck(
+        "TokenizerMissing", "The router has a tokenizer", tokenizer_missing, conditions.kvaware
+    ),
+    DoctorCheck(
         "TokensNotCompared", "The router's tokens were compared", not_compared, conditions.kvaware
     ),
-    Check("TokenizeRefused", "Every worker tokenizes when asked", refuses, conditions.workers),
+    DoctorCheck(
+        "TokenizeRefused", "Every worker tokenizes when asked", refuses, conditions.workers
+    ),
 )

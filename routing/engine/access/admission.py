@@ -32,10 +32,10 @@ from console.processkit.metrics import Histogram
 from routing.engine.access.callers import (
     RUNNING,
     WAITING,
+    AdmissionRequest,
     Bucket,
     Caller,
-    Pace,
-    Request,
+    CallerPace,
     Ticket,
     bucket,
     left,
@@ -45,7 +45,7 @@ from routing.engine.access.fair_queue import FairQueue, Flow
 from routing.engine.access.keys import KeyRing
 from routing.engine.config import AdmissionConfig, Key, Rates
 from routing.engine.errors import Refusal
-from routing.engine.policies.base import Facts
+from routing.engine.policies.base import RequestFacts
 
 _FIRST_COMPLETION = 256.0  # tokens expected of an answer before any was seen
 _LEARN = 1 / 32  # how fast the expectation follows
@@ -57,7 +57,7 @@ def _ready(flow: Flow) -> bool:
     return cast(Caller, flow).ready()
 
 
-class Admission:
+class RequestAdmission:
     """`room()`: can some worker take one more? `waited`: gets every request's time in the queue."""
 
     def __init__(self, room: Callable[[], bool], waited: Histogram) -> None:
@@ -77,7 +77,7 @@ class Admission:
         self._completion = _FIRST_COMPLETION
         self._full = False  # no worker had room when last asked
         self._pumping = False
-        self._pace = Pace()
+        self._pace = CallerPace()
         self._spells = 0
         self._spell = 0  # the number of this time of waiting; 0: nobody waits
 
@@ -142,7 +142,12 @@ class Admission:
             self._check_queue(caller, body_bytes)
 
     def enter(
-        self, request: Request, key: Key, facts: Facts, body_bytes: int, may_wait: bool
+        self,
+        request: AdmissionRequest,
+        key: Key,
+        facts: RequestFacts,
+        body_bytes: int,
+        may_wait: bool,
     ) -> bool:
         """True: it may go now. False: it waits for its turn. Raises Refusal."""
         now = perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from routing.engine.access.fair_queue import Flow, Item
+from routing.engine.access.fair_queue import Flow, QueuedItem
 from routing.engine.config import Key, Rates
 from routing.engine.errors import Refusal
 
@@ -45,7 +45,7 @@ class Bucket:
 WAITING, RUNNING = range(2)
 
 
-class Request(Protocol):
+class AdmissionRequest(Protocol):
     """What is admitted: an exchange, as far as admission may know it."""
 
     ticket: Ticket | None
@@ -56,7 +56,7 @@ class Request(Protocol):
     def refuse(self, refusal: Refusal) -> None: ...
 
 
-class Pace:
+class CallerPace:
     """How long a turn takes: the mean time between ends while somebody waits for them.
 
     `spell` numbers the times of waiting: what lies between two of them is no turn.
@@ -95,7 +95,7 @@ class Caller(Flow):
         self.in_flight = 0
         self.most = 0  # in flight; 0: no limit
         self.held_bytes = 0  # of what it has waiting
-        self.pace = Pace()
+        self.pace = CallerPace()
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
         self.rates: tuple[Rate, ...] = ()
@@ -157,13 +157,13 @@ class Caller(Flow):
         }
 
 
-class Ticket(Item):
+class Ticket(QueuedItem):
     """One request's place: waiting, then running. `charged`: tokens taken for it."""
 
     __slots__ = ("body_bytes", "caller", "charged", "key", "request", "since", "state")
 
     def __init__(
-        self, caller: Caller, key: Key, request: Request, tokens: float, body_bytes: int
+        self, caller: Caller, key: Key, request: AdmissionRequest, tokens: float, body_bytes: int
     ) -> None:
         self.flow = self.caller = caller  # not by super(): this is made for every request
         self.cost = tokens

@@ -33,11 +33,11 @@ class Flow:
         self.weight = weight
         self.finish = 0.0
         self.floor = 0.0  # virtual time when it began to wait: no turn begins before
-        self.waiting: dict[Item, None] = {}
+        self.waiting: dict[QueuedItem, None] = {}
         self.heaped = False  # has its one entry among those who may be next
 
 
-class Item:
+class QueuedItem:
     """What waits; `cost` in tokens of work."""
 
     __slots__ = ("cost", "flow")
@@ -54,12 +54,12 @@ class FairQueue:
         self._count = 0
         self._heap: list[tuple[float, int, Flow]] = []
 
-    def put(self, item: Item) -> None:
+    def put(self, item: QueuedItem) -> None:
         item.flow.waiting[item] = None
         self.depth += 1
         self.wake(item.flow)
 
-    def remove(self, item: Item) -> None:
+    def remove(self, item: QueuedItem) -> None:
         """It does not want to wait any longer."""
         del item.flow.waiting[item]
         self.depth -= 1
@@ -70,7 +70,7 @@ class FairQueue:
             flow.floor = self._now
             self._push(flow, max(self._now, flow.finish))
 
-    def pop(self, ready: Callable[[Flow], bool]) -> Item | None:
+    def pop(self, ready: Callable[[Flow], bool]) -> QueuedItem | None:
         """Take out the next item of a flow which is ready; None: no flow is.
 
         One which is not ready is not asked again before `wake`.
@@ -93,7 +93,7 @@ class FairQueue:
             return item
         return None
 
-    def passed(self, item: Item) -> None:
+    def passed(self, item: QueuedItem) -> None:
         """An item went without waiting: it counts all the same."""
         flow = item.flow
         if flow.finish > self._now:

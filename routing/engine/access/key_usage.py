@@ -35,7 +35,7 @@ _SUMS = (
 _RESERVED_RETRY_S = 1
 
 
-class Use:
+class KeyTotals:
     """Of one key. `unreported`: requests whose tokens are the router's estimate.
 
     `left`: tokens of its budget when `counted` of its own were known, None: not told; it holds
@@ -77,7 +77,7 @@ class Use:
             self.estimated_prompt += prompt
             self.estimated_completion += completion
 
-    def absorb(self, other: Use) -> None:
+    def absorb(self, other: KeyTotals) -> None:
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_at = max(self.last_at, other.last_at)
@@ -111,13 +111,13 @@ class KeyUse:
     def __init__(self, instance: str, kept: int = KEPT) -> None:
         self.instance = instance
         self._kept = kept
-        self._of: dict[str, Use] = {}
+        self._of: dict[str, KeyTotals] = {}
         self._known: frozenset[str] = frozenset()
 
-    def of(self, key_id: str) -> Use:
+    def of(self, key_id: str) -> KeyTotals:
         use = self._of.get(key_id)
         if use is None:
-            use = self._of[key_id] = Use()
+            use = self._of[key_id] = KeyTotals()
         return use
 
     def add(self, decision: Decision) -> None:
@@ -163,7 +163,7 @@ class KeyUse:
         ]
         gone.sort(key=lambda key: self._of[key].last_at)
         for key in gone[: max(0, len(self._of) - self._kept)]:
-            self._of.setdefault(FORGOTTEN, Use()).absorb(self._of.pop(key))
+            self._of.setdefault(FORGOTTEN, KeyTotals()).absorb(self._of.pop(key))
 
     def show(self) -> dict[str, object]:
         """By the key's id; "" is everybody where no keys are configured."""

@@ -59,7 +59,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-class Source:
+class ConfigSource:
     """One configuration file (or, without one, what `read` makes of the flags) and the files it
     names."""
 

@@ -38,7 +38,7 @@ def refusal(error: OSError) -> tuple[str, bool]:
     return f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError)
 
 
-class Pool:
+class ConnectionPool:
     """Connections to one address, `tls_name` being the name in its certificate;
     `connect_timeout_s` may change while it lives."""
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from routing.engine.policies import cost
-from routing.engine.policies.base import Entry, Target
+from routing.engine.policies.base import Entry, RoutingTarget
 
 
-class Loaded(Target, Protocol):
+class LoadedTarget(RoutingTarget, Protocol):
     """A worker as its load is kept: plain numbers, written here only."""
 
     load: float
@@ -29,7 +29,7 @@ class Loaded(Target, Protocol):
     entry: Entry
 
 
-def weigh(worker: Loaded) -> None:
+def weigh(worker: LoadedTarget) -> None:
     """After a change of a worker's numbers or of its last pick."""
     decoding = worker.decoding
     load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
@@ -44,7 +44,7 @@ class Charge:
 
     __slots__ = ("_decoding", "_uncached", "worker")
 
-    def __init__(self, worker: Loaded, uncached: int) -> None:
+    def __init__(self, worker: LoadedTarget, uncached: int) -> None:
         """The request is sent now; `uncached` tokens of its prompt must be computed."""
         self.worker = worker
         self._uncached = uncached
@@ -108,9 +108,9 @@ class Order:
 
     __slots__ = ("_buckets", "_by_slot", "_by_turn", "_used", "_where", "bits", "entries", "total")
 
-    def __init__(self, workers: Iterable[Loaded], by_turn: bool = False) -> None:
+    def __init__(self, workers: Iterable[LoadedTarget], by_turn: bool = False) -> None:
         self._by_turn = by_turn
-        self._by_slot: dict[int, Loaded] = {}
+        self._by_slot: dict[int, LoadedTarget] = {}
         self._where: dict[int, int] = {}  # slot: bucket
         self._buckets: defaultdict[int, int] = defaultdict(int)
         self._used = 0  # the buckets which are not empty, as bits
@@ -128,7 +128,7 @@ class Order:
             self._put(worker.slot, bucket(load))
         self.entries.sort()
 
-    def moved(self, worker: Loaded) -> None:
+    def moved(self, worker: LoadedTarget) -> None:
         entries = self.entries
         old = worker.entry
         del entries[bisect_left(entries, old)]
@@ -153,7 +153,7 @@ class Order:
         self._buckets[number] |= 1 << slot
         self._used |= 1 << number
 
-    def lightest(self, bits: int, turn: int, count: int) -> list[Target]:
+    def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
         """Of the workers with these bits up to `count` which have about the least load. Where
         more have it, `turn` (any number) tells with whom to begin."""
         buckets = self._buckets
@@ -186,7 +186,7 @@ class Order:
             wanted ^= number
         return near & bits
 
-    def some(self, bits: int, turn: int, count: int) -> list[Target]:
+    def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
         """Up to `count` of the workers with these bits."""
         bits &= self.bits
         if bits.bit_count() > count:
@@ -194,7 +194,7 @@ class Order:
             bits, later = bits & ~below, bits & below
         else:
             later = 0
-        found: list[Target] = []
+        found: list[RoutingTarget] = []
         while len(found) < count:
             if not bits:
                 if not later:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
-from routing.engine.fleet.connection_pool import Pool
+from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.vitals import Vitals
 from routing.engine.fleet.workers import NO_LIMIT, Worker
 from routing.engine.policies import base
-from routing.engine.policies.base import Policy
+from routing.engine.policies.base import RoutingPolicy
 
 if TYPE_CHECKING:
     from routing.engine.router import Router
@@ -44,7 +44,7 @@ class Roster:
     def __init__(self, router: Router) -> None:
         self._router = router
         self._discovered: tuple[WorkerConfig, ...] = ()
-        self._policy: Policy | None = None  # to which all workers have been introduced
+        self._policy: RoutingPolicy | None = None  # to which all workers have been introduced
         self._tls: WorkerTlsConfig | None = None
         self._context: ssl.SSLContext | None = None
 
@@ -117,10 +117,10 @@ class Roster:
 
     # -- TLS
 
-    def _pool(self, worker: WorkerConfig, config: Config) -> Pool:
+    def _pool(self, worker: WorkerConfig, config: Config) -> ConnectionPool:
         tls = self._context if worker.tls_name else None
         name = config.worker_tls.server_name or worker.tls_name
-        return Pool(worker.address, config.limits.connect_timeout_s, tls, name)
+        return ConnectionPool(worker.address, config.limits.connect_timeout_s, tls, name)
 
     def renew_tls(self, config: Config) -> None:
         """Only workers with https:// pay for a context, and only a change makes a new one.

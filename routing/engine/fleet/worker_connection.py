@@ -15,7 +15,7 @@ from routing.engine.http.head_cache import read_response
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.connection_pool import Pool
+    from routing.engine.fleet.connection_pool import ConnectionPool
 
 MAX_HEAD_BYTES = 65_536
 # Informational (1xx) responses before one answer. Some servers send one or two; an endless row of
@@ -75,7 +75,7 @@ class WorkerConnection(asyncio.Protocol):
         "uses",
     )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._receiver: Receiver | None = None
         self._buffer = b""

@@ -26,7 +26,7 @@ from routing.engine.fleet.load import Order, weigh
 from routing.engine.policies.base import Entry, Fleet
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.connection_pool import Pool
+    from routing.engine.fleet.connection_pool import ConnectionPool
 
 # A worker which just came begins with this share of what the others carry.
 SLOW_START_SHARE = 0.1
@@ -118,8 +118,8 @@ class Worker:
         self.last_pick = -random.getrandbits(48)
         self.models: list[dict[str, object]] = []
         self.decisions: dict[str, Number] = {}
-        self.pool: Pool
-        self.probe_pool: Pool  # of its own: a full pool cannot make a worker look dead
+        self.pool: ConnectionPool
+        self.probe_pool: ConnectionPool  # of its own: a full pool cannot make a worker look dead
 
     @property
     def draining(self) -> bool:

@@ -44,7 +44,7 @@ def is_small(body: bytes) -> bool:
     return size <= MEDIUM_BYTES and body[::stride].count(b"{") * stride <= MEDIUM_OBJECTS
 
 
-class Pace:
+class ReadPace:
     """Yields to the event loop whenever a slice of time is used up."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ def parse(body: bytes) -> dict[str, Any] | None:
     return data if type(data) is dict else None
 
 
-async def parse_large(body: bytes, most_values: int, pace: Pace) -> dict[str, Any] | None:
+async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str, Any] | None:
     """As `parse`, for a body of any size. Raises Refusal for more than `most_values`."""
     if not body[:_RESERVED_BYTES].lstrip().startswith(b"{"):
         return None  # a form or a file
@@ -144,7 +144,7 @@ def _weigh(text: bytes) -> int:
     return sum(text.count(mark) * weight for mark, weight in _WEIGHTS.items())
 
 
-async def _check_values(body: bytes, most: int, pace: Pace) -> None:
+async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
     """Raise Refusal if the body has more JSON values than `most`, without making any of them."""
     marks = 0  # also those in texts
     for at in range(0, len(body), _SCAN_BYTES):

@@ -21,7 +21,7 @@ import xxhash
 from routing.engine.kv import chain, hints
 from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
-from routing.engine.kv.orphans import Parked, Run
+from routing.engine.kv.orphans import OrphanBlocks, OrphanRun
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, tier
 
 PIECE = 64
@@ -183,17 +183,17 @@ class Applier:
         parent = event.parent_block_hash
         if parent is None:
             rank.block_sizes.add(size)
-            run = Run(0, keys, data, size, inputs, where, shared, certain)
+            run = OrphanRun(0, keys, data, size, inputs, where, shared, certain)
             name: int | None = index.root(rank.model, event.lora_name or "", salt)
         else:
-            run = Run(engine_id(parent), keys, data, size, inputs, where, shared, certain)
+            run = OrphanRun(engine_id(parent), keys, data, size, inputs, where, shared, certain)
             name = self._parent(holder, run)
         if name is None:
             self._park(holder, run)
         else:
             yield from self._place(holder, run, name)
 
-    def _parent(self, holder: Holder, run: Run) -> int | None:
+    def _parent(self, holder: Holder, run: OrphanRun) -> int | None:
         """The parent's name, or None. A store on the device proves that the parent is there too:
         the request which stored the child holds it."""
         name = holder.blocks.get(run.parent)
@@ -206,12 +206,12 @@ class Applier:
                 self._index.set(name, holder.bits[GPU])
         return name
 
-    def _park(self, holder: Holder, run: Run) -> None:
-        parked: Parked = holder.parked
+    def _park(self, holder: Holder, run: OrphanRun) -> None:
+        parked: OrphanBlocks = holder.parked
         self.counts["parked"] += len(run.keys)
         self.counts["dropped_parked"] += parked.add(run)
 
-    def _place(self, holder: Holder, run: Run, parent: int) -> Iterator[None]:
+    def _place(self, holder: Holder, run: OrphanRun, parent: int) -> Iterator[None]:
         """Name the blocks of a run, and of all which waited for them; yields between pieces."""
         waiting = [(run, parent)]
         while waiting:
@@ -241,7 +241,7 @@ class Applier:
     @staticmethod
     def _names(
         holder: Holder,
-        run: Run,
+        run: OrphanRun,
         keys: list[int],
         data: bytes,
         inputs: list[bytes] | None,
@@ -261,7 +261,9 @@ class Applier:
             names.append(name)
         return names
 
-    def _hold(self, holder: Holder, run: Run, keys: list[int], names: list[int], bit: int) -> None:
+    def _hold(
+        self, holder: Holder, run: OrphanRun, keys: list[int], names: list[int], bit: int
+    ) -> None:
         """The hot loop: about two microseconds a block."""
         if run.gone:
             left = [pair for pair in zip(keys, names, strict=True) if pair[0] not in run.gone]
@@ -295,7 +297,7 @@ class Applier:
     def _known(
         self,
         holder: Holder,
-        run: Run,
+        run: OrphanRun,
         keys: list[int],
         names: list[int],
         befores: list[int | None],

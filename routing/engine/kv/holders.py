@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from routing.engine.kv.compact_map import CompactMap
-from routing.engine.kv.orphans import Parked
+from routing.engine.kv.orphans import OrphanBlocks
 from routing.engine.kv.wire import Tier
 
 BITS = 4
@@ -28,7 +28,7 @@ class Holder:
         self.slot = slot
         self.bits = tuple(1 << (slot * BITS + kind) for kind in range(BITS))
         self.blocks = CompactMap()  # the engine's id -> own name
-        self.parked = Parked()
+        self.parked = OrphanBlocks()
         # Stored twice while held: one removal takes the block out (set semantics), but its name
         # stays known here, for a child which proves that the other copy lives.
         self.twins: dict[int, int] = {}

@@ -14,7 +14,7 @@ LIMIT_BLOCKS = 65_536  # for one cache group of one rank: what a large worker ho
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class OrphanRun:
     """Consecutive blocks of one event, by the engine's ids."""
 
     parent: int
@@ -28,19 +28,19 @@ class Run:
     gone: set[int] = field(default_factory=set)
 
 
-class Parked:
+class OrphanBlocks:
     __slots__ = ("_by_key", "_by_parent", "_runs", "blocks")
 
     def __init__(self) -> None:
-        self._runs: dict[Run, None] = {}  # oldest first
-        self._by_parent: dict[int, list[Run]] = {}
-        self._by_key: dict[int, list[Run]] = {}
+        self._runs: dict[OrphanRun, None] = {}  # oldest first
+        self._by_parent: dict[int, list[OrphanRun]] = {}
+        self._by_key: dict[int, list[OrphanRun]] = {}
         self.blocks = 0
 
     def __bool__(self) -> bool:
         return bool(self._runs)
 
-    def add(self, run: Run) -> int:
+    def add(self, run: OrphanRun) -> int:
         """Returns how many blocks were dropped to make room."""
         for key in run.keys:
             for other in self._by_key.get(key, ()):
@@ -74,7 +74,7 @@ class Parked:
                     self._forget(run)
         return found
 
-    def children(self, key: int) -> list[Run]:
+    def children(self, key: int) -> list[OrphanRun]:
         """Takes out what waited for this block."""
         runs = self._by_parent.get(key)
         if runs is None:
@@ -84,7 +84,7 @@ class Parked:
             self._forget(run)
         return runs
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: OrphanRun) -> None:
         del self._runs[run]
         self.blocks -= len(run.keys)
         siblings = self._by_parent[run.parent]

@@ -39,7 +39,7 @@ class Rate:
         self.seconds += _LEARN * (min(max(seconds, low), high) - self.seconds)
 
 
-class Prices:
+class LoadPrices:
     __slots__ = ("_l1", "_l2", "compute", "l1_share", "l2_share")
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ REASONS = (
 )
 
 
-class Phase(Enum):
+class RecoveryPhase(Enum):
     WAITING = "waiting"  # for a connection
     CATCHING_UP = "catching_up"  # a replay runs; live messages are held back
     FOLLOWING = "following"
@@ -96,13 +96,13 @@ class _Ask:
         self.ignore = False
 
 
-class Follower:
+class SourceFollower:
     """`replayable`: the source has a replay endpoint."""
 
     def __init__(self, out: Output, replayable: bool) -> None:
         self._out = out
         self._replayable = replayable
-        self.phase = Phase.WAITING
+        self.phase = RecoveryPhase.WAITING
         self.connected = False
         self.last = -1  # number of the last batch applied
         self.counts = dict.fromkeys(REASONS, 0)
@@ -133,7 +133,7 @@ class Follower:
         self._poll_at = now + IDLE_POLL_S
         if not self._replayable:
             self._count("no_replay")
-            self.phase = Phase.FOLLOWING
+            self.phase = RecoveryPhase.FOLLOWING
             if self.last >= 0:
                 self._restart("restart_unverified", now)
         elif self.last < 0:
@@ -147,9 +147,9 @@ class Follower:
 
     def live(self, number: int, payload: bytes, now: float) -> None:
         self._poll_at = now + IDLE_POLL_S
-        if self.phase is Phase.WAITING:
+        if self.phase is RecoveryPhase.WAITING:
             self._count("while_waiting")  # a dead process's last words
-        elif self.phase is Phase.CATCHING_UP or not self._take_live(number, payload, now):
+        elif self.phase is RecoveryPhase.CATCHING_UP or not self._take_live(number, payload, now):
             self._hold(number, payload)
 
     def replayed(self, number: int, payload: bytes, now: float) -> None:
@@ -201,7 +201,7 @@ class Follower:
         if ask is not None:
             if now >= ask.heard_at + REPLAY_TIMEOUT_S:
                 self._timed_out(ask, now)
-        elif self.phase is not Phase.FOLLOWING or not self._replayable:
+        elif self.phase is not RecoveryPhase.FOLLOWING or not self._replayable:
             return
         elif self._rebuild_at is not None:
             if now >= self._rebuild_at:
@@ -215,7 +215,11 @@ class Follower:
     def process_started(self, at: float, now: float) -> None:
         """When the worker's process began, as its metrics say."""
         before, self._started = self._started, at
-        if before is not None and abs(at - before) > 1.0 and self.phase is not Phase.WAITING:
+        if (
+            before is not None
+            and abs(at - before) > 1.0
+            and self.phase is not RecoveryPhase.WAITING
+        ):
             self._restart("restart_process", now)
 
     def is_lost(self) -> None:
@@ -225,11 +229,11 @@ class Follower:
         self._drop_held()
         self._ask = None
         self._started = None
-        self.phase = Phase.WAITING
+        self.phase = RecoveryPhase.WAITING
 
     def is_back(self, now: float) -> None:
         """The worker answers its health checks (again)."""
-        if self.phase is Phase.WAITING and self.connected:
+        if self.phase is RecoveryPhase.WAITING and self.connected:
             self.is_connected(now)
 
     def was_reset(self) -> None:
@@ -297,7 +301,7 @@ class Follower:
                 self._rebuild_at = now  # put off, not given up
         self._ask = _Ask(purpose, start, self._digest if known else None, now)
         if purpose not in (Purpose.POLL, Purpose.REBUILD):
-            self.phase = Phase.CATCHING_UP
+            self.phase = RecoveryPhase.CATCHING_UP
         self._count("replay")
         self._out.replay(start, fresh)
 
@@ -308,7 +312,7 @@ class Follower:
                 ask.ignore = True
                 return
             self._forget()
-            self.phase = Phase.CATCHING_UP
+            self.phase = RecoveryPhase.CATCHING_UP
         if self.last < 0:
             if number > 0:
                 self._count("replay_truncated")
@@ -328,9 +332,9 @@ class Follower:
 
     def _follow(self, now: float) -> None:
         """Take over what came live meanwhile; a hole begins another replay."""
-        self.phase = Phase.FOLLOWING
+        self.phase = RecoveryPhase.FOLLOWING
         held = self._held
-        while held and self.phase is Phase.FOLLOWING:
+        while held and self.phase is RecoveryPhase.FOLLOWING:
             number, payload = held[0]
             if number > self.last + 1:
                 self._stuck += 1  # the replay should have brought it

@@ -37,7 +37,7 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventSource:
     """One data-parallel rank's events. `replay` is "" where there is none."""
 
     rank: int
@@ -71,7 +71,7 @@ def resolve(endpoint: str, host: str) -> str:
     return endpoint
 
 
-def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list[Source]:
+def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list[EventSource]:
     """From flags: one endpoint for each rank, in order. Raises SourceError."""
     sources = []
     for rank, endpoint in enumerate(events):
@@ -83,11 +83,11 @@ def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list
                 raise SourceError("endpoint_unusable", f"{endpoint!r} cannot be bound.")
         else:
             endpoint = resolve(endpoint, host)
-        sources.append(Source(rank, endpoint, replay, bind))
+        sources.append(EventSource(rank, endpoint, replay, bind))
     return sources
 
 
-def discovered(status: int, body: bytes, host: str) -> list[Source]:
+def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
     """From `GET /kv_event_sources`. Raises SourceError."""
     if status in (404, 405):
         raise SourceError(
@@ -118,7 +118,7 @@ def discovered(status: int, body: bytes, host: str) -> list[Source]:
     return sources
 
 
-def _discovered(rank: int, item: dict[str, object], host: str) -> Source:
+def _discovered(rank: int, item: dict[str, object], host: str) -> EventSource:
     endpoint, replay = item.get("endpoint"), item.get("replay_endpoint")
     if item.get("enable_kv_cache_events") is False or item.get("publisher") == "null":
         raise SourceError("events_off", "The worker's KV events are switched off.")
@@ -126,6 +126,6 @@ def _discovered(rank: int, item: dict[str, object], host: str) -> Source:
         raise SourceError("discovery_failed", "/kv_event_sources names no endpoint.")
     if item.get("buffer_steps") == 0:
         replay = None  # it would answer, always with nothing
-    return Source(
+    return EventSource(
         rank, resolve(endpoint, host), resolve(replay, host) if isinstance(replay, str) else ""
     )

@@ -20,8 +20,8 @@ from zmq.utils.monitor import parse_monitor_message
 
 from routing.engine.kv.events import Applier
 from routing.engine.kv.index import Index
-from routing.engine.kv.recovery import Follower
-from routing.engine.kv.sources import Source
+from routing.engine.kv.recovery import SourceFollower
+from routing.engine.kv.sources import EventSource
 from routing.engine.kv.wire import END_SEQ, Decoder, WireError, read_message, replay_request
 
 LIVE_MESSAGES = 10_000  # waiting in ZeroMQ for one source; more are dropped there
@@ -45,12 +45,12 @@ class Stream:
         applier: Applier,
         worker: str,
         model: str,
-        source: Source,
+        source: EventSource,
         watch: Watch,
     ) -> None:
         self.worker = worker
         self.source = source
-        self.follower = Follower(self, bool(source.replay))
+        self.follower = SourceFollower(self, bool(source.replay))
         self.decoder = Decoder()
         self.batches = 0
         self.lag_s = 0.0  # between the engine's step and our knowing, of the last live batch

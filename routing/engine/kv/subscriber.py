@@ -22,22 +22,22 @@ import zmq
 
 from routing.engine.kv.events import Applier
 from routing.engine.kv.index import Index
-from routing.engine.kv.recovery import Phase
-from routing.engine.kv.sources import DIALS_OUT, Source, SourceError, configured, discovered
+from routing.engine.kv.recovery import RecoveryPhase
+from routing.engine.kv.sources import DIALS_OUT, EventSource, SourceError, configured, discovered
 from routing.engine.kv.stream import Stream
 
 SLICE_S = 0.0005
 TICK_S = 0.5
 DISCOVER_EVERY_S = 60.0
 RETRY_S = (1.0, 30.0)
-FOLLOWING = Phase.FOLLOWING.value
+FOLLOWING = RecoveryPhase.FOLLOWING.value
 CONNECT_PATIENCE_S = 5.0
 
 Say = Callable[..., None]  # level, event, facts by name
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SubscriptionTarget:
     """A worker to follow. `ask` fetches a path of its HTTP port. `events` and `replays` are used
     in place of asking: one endpoint for each rank."""
 
@@ -52,9 +52,9 @@ class Target:
 class _Followed:
     """One worker: its streams, or why there are none."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SubscriptionTarget) -> None:
         self.target = target
-        self.streams: dict[Source, Stream] = {}
+        self.streams: dict[EventSource, Stream] = {}
         self.reason = "undiscovered"
         self.message = ""
         self.task: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class Subscriber:
 
     # -- which workers
 
-    def follow(self, targets: Iterable[Target]) -> None:
+    def follow(self, targets: Iterable[SubscriptionTarget]) -> None:
         """These workers from now on, and no others."""
         wanted = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
@@ -173,7 +173,7 @@ class Subscriber:
             except TimeoutError:
                 pass
 
-    async def _sources(self, target: Target) -> list[Source]:
+    async def _sources(self, target: SubscriptionTarget) -> list[EventSource]:
         if target.events:
             return configured(target.events, target.replays, target.host)
         try:
@@ -196,7 +196,7 @@ class Subscriber:
                 remedy=str(error),
             )
 
-    def _take_over(self, followed: _Followed, sources: list[Source]) -> None:
+    def _take_over(self, followed: _Followed, sources: list[EventSource]) -> None:
         target = followed.target
         for source in set(followed.streams) - set(sources):
             self._end(followed.streams.pop(source))
@@ -223,7 +223,7 @@ class Subscriber:
         if sources:
             followed.reason, followed.message = "", ""
 
-    def _refuse_taken(self, source: Source) -> None:
+    def _refuse_taken(self, source: EventSource) -> None:
         if not source.bind:
             return
         for other in self._workers.values():
@@ -355,6 +355,6 @@ def _show(worker: str, stream: Stream) -> dict[str, Any]:
     }
 
 
-def _same(one: Target, other: Target) -> bool:
+def _same(one: SubscriptionTarget, other: SubscriptionTarget) -> bool:
     names = ("host", "model", "events", "replays")
     return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -17,14 +17,14 @@ from routing.engine.kvaware.twin_probe import RESULTS as PROBES
 from routing.engine.tokens.outcomes import REASONS as OUTCOMES
 
 if TYPE_CHECKING:
-    from routing.engine.kvaware.service import Kvaware, Listening
-    from routing.engine.observe.metric_types import Numbers, Registry
+    from routing.engine.kvaware.service import KvAwareRun, KvAwareService
+    from routing.engine.observe.metric_types import MetricFamily, Registry
 
 _GAPS = ("gap", "gap_lost", "replay_hole", "replay_truncated")
 
 
 class KvMetrics:
-    def __init__(self, registry: Registry, kvaware: Kvaware) -> None:
+    def __init__(self, registry: Registry, kvaware: KvAwareService) -> None:
         self._kvaware = kvaware
         self._declare_sums(registry)
         self._declare_workers(registry)
@@ -118,7 +118,7 @@ class KvMetrics:
         self._show_sources(listening)
         self._show_probes(listening)
 
-    def _show_sources(self, listening: Listening) -> None:
+    def _show_sources(self, listening: KvAwareRun) -> None:
         for source in listening.subscriber.status():
             worker = source["worker"]
             counts = source.get("counts", {})
@@ -132,7 +132,7 @@ class KvMetrics:
             meter = listening.routing.meters.get(worker)
             self._believed.child(worker).value = int(meter is None or not meter.lying)
 
-    def _show_probes(self, listening: Listening) -> None:
+    def _show_probes(self, listening: KvAwareRun) -> None:
         counts = listening.prober.counts
         for (worker,) in self._up.children:
             for result in PROBES:
@@ -143,6 +143,6 @@ class KvMetrics:
                 self._probe_time.child(name).value = verdict.at
 
 
-def _count(family: Numbers, counts: Counter[Any]) -> None:
+def _count(family: MetricFamily, counts: Counter[Any]) -> None:
     for name, count in counts.items():
         family.child(name).value = count

@@ -27,7 +27,7 @@ from routing.engine.policies import base
 from routing.engine.policies.kvaware import Blocks, KvAware
 from routing.engine.prompt.identity import guess_path
 from routing.engine.tokens import outcomes
-from routing.engine.tokens.service import Outcome, Ticket, TokenService
+from routing.engine.tokens.service import TokenOutcome, TokenService, TokenTicket
 
 if TYPE_CHECKING:
     from routing.engine.exchange import Exchange
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from routing.engine.observe.logs import Log
     from routing.engine.policies.base import Pick
     from routing.engine.prompt.identity import Identity
-    from routing.engine.tokens.segments import Tokens
+    from routing.engine.tokens.segments import TokenSequence
 
 # Why a request was placed without its blocks: what tokens.outcomes says, or one of these.
 NO_EVENTS = "no_events"  # no worker tells what its cache holds
@@ -55,7 +55,7 @@ _TELL = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
 _TELLING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
 
 
-class Follower(Protocol):
+class EventFollower(Protocol):
     """Who listens to the workers' events: kv.subscriber."""
 
     def changed(self, worker: Worker, what: str) -> None:
@@ -68,13 +68,13 @@ class Follower(Protocol):
         """Forget what is known of this worker, and ask for all of it again."""
 
 
-class Placing:
+class Placement:
     """One request, as long as kvaware has to do with it."""
 
     __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
 
     def __init__(self) -> None:
-        self.ticket: Ticket | None = None  # waits for tokens
+        self.ticket: TokenTicket | None = None  # waits for tokens
         self.guess: Guess | None = None
         self.seat: Seat | None = None  # its rank, where a worker has several
         self.prompt: Prompt | None = None  # while its worker computes it
@@ -92,11 +92,11 @@ class KvRouting:
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.bases: frozenset[str] = frozenset()  # models which are no LoRA adapters
         self.progress = Progress(policy.index)
-        self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
+        self.explained: dict[bytes, TokenOutcome] = {}  # by body: who asks again gets these
         self.relearn = True  # see _ask_to_tell
         self.denied = 0  # blocks of which a hint was wrong
         self.relearned = 0  # requests which were asked to tell what they found
-        self.follower: Follower | None = None  # set by who listens
+        self.follower: EventFollower | None = None  # set by who listens
         self._log = log
         self._told = 0
         self.telling = False  # whether the events of any worker are followed
@@ -118,7 +118,7 @@ class KvRouting:
     ) -> bool:
         """Find the request's blocks in its parsed body. False: they are found, or will not be.
         True: it waits, and `ready` is called."""
-        placing = exchange.placing = Placing()
+        placing = exchange.placing = Placement()
         if not self.telling:
             return self._without(exchange, NO_EVENTS)
         if self.tokens is None:
@@ -128,13 +128,13 @@ class KvRouting:
         salt = data.get("cache_salt")
         placing.salt = salt if type(salt) is str else ""
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: TokenOutcome) -> None:
             placing.ticket = None
             self._found(exchange, model, outcome)
             ready(exchange)
 
         result = self.tokens.submit(exchange.head.path, data, model, done)
-        if isinstance(result, Outcome):
+        if isinstance(result, TokenOutcome):
             self._found(exchange, model, result)
             return False
         placing.ticket = result
@@ -145,7 +145,7 @@ class KvRouting:
         self.fallbacks[reason] += 1
         return False
 
-    def _found(self, exchange: Exchange, model: str, outcome: Outcome) -> None:
+    def _found(self, exchange: Exchange, model: str, outcome: TokenOutcome) -> None:
         placing = exchange.placing
         assert placing is not None
         if outcome.tokens is None:
@@ -156,7 +156,7 @@ class KvRouting:
         facts.tokens = outcome.tokens.count
         exchange.decision.prompt_tokens = facts.tokens
 
-    def blocks(self, tokens: Tokens, model: str, salt: str) -> Blocks:
+    def blocks(self, tokens: TokenSequence, model: str, salt: str) -> Blocks:
         """A prompt's blocks by name, in each size workers have."""
         index = self.policy.index
         # All workers of an endpoint serve one base model, under whatever names. Any other name is
@@ -190,7 +190,11 @@ class KvRouting:
         self._tell(exchange, pick)
 
     def _seat(
-        self, exchange: Exchange, placing: Placing, pick: Pick, chains: Mapping[int, Sequence[int]]
+        self,
+        exchange: Exchange,
+        placing: Placement,
+        pick: Pick,
+        chains: Mapping[int, Sequence[int]],
     ) -> None:
         worker = pick.worker.id
         seat = placing.seat = self.ranks.choose(worker, chains, exchange.facts.tokens)
@@ -200,7 +204,7 @@ class KvRouting:
         pick.guessed = seat.guessed
         pick.cached_tokens = exchange.decision.predicted = seat.match.tokens
 
-    def _failed(self, placing: Placing) -> None:
+    def _failed(self, placing: Placement) -> None:
         """Its worker will not have what was guessed."""
         if placing.guess is not None:
             self.policy.pending.failed(placing.guess)
@@ -238,7 +242,7 @@ class KvRouting:
         tokens = exchange.facts.tokens
         placing.prompt = self.progress.begins(charge.worker.id, blocks.chains, tokens, charge)
 
-    def _computed(self, placing: Placing) -> None:
+    def _computed(self, placing: Placement) -> None:
         if placing.prompt is not None:
             self.progress.ends(placing.prompt)
             placing.prompt = None
@@ -273,7 +277,7 @@ class KvRouting:
             return
         self._learn(exchange, placing, pick)
 
-    def _learn(self, exchange: Exchange, placing: Placing, pick: Pick) -> None:
+    def _learn(self, exchange: Exchange, placing: Placement, pick: Pick) -> None:
         decision = exchange.decision
         worker = pick.worker.id
         reported = decision.cached_tokens or 0
@@ -308,7 +312,7 @@ class KvRouting:
             if self.follower is not None:
                 self.follower.rebuild(worker)
 
-    def remember(self, body: bytes, outcome: Outcome) -> None:
+    def remember(self, body: bytes, outcome: TokenOutcome) -> None:
         """An answer to /explain which came too late for it."""
         self.explained[body] = outcome
         while len(self.explained) > _EXPLAINED:
@@ -401,7 +405,7 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
             lambda outcome: routing.remember(body, outcome),
             counted=False,
         )
-        if isinstance(asked, Ticket):
+        if isinstance(asked, TokenTicket):
             return ASK_AGAIN
         found = asked
     if found.tokens is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from routing.engine.fleet.probe_request import AskError, ask
 from routing.engine.kv.census import census
-from routing.engine.kv.subscriber import FOLLOWING, Subscriber, Target
+from routing.engine.kv.subscriber import FOLLOWING, Subscriber, SubscriptionTarget
 from routing.engine.kvaware.placement import KvRouting
 from routing.engine.kvaware.prediction_accuracy import Window
 from routing.engine.kvaware.twin_probe import Prober
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from routing.engine.config import KvConfig
     from routing.engine.fleet.workers import Worker
     from routing.engine.kv.match import Match
-    from routing.engine.policies.base import Facts, Pick
+    from routing.engine.policies.base import Pick, RequestFacts
     from routing.engine.router import Router
 
 ASK_TIMEOUT_S = 5.0
@@ -37,7 +37,7 @@ COMPARE_AGAIN_S = 10.0  # while no worker answered
 COMPARE_EVERY_S = 600.0  # a worker may come back with another revision of its model
 
 
-class Listening:
+class KvAwareRun:
     """While one KvRouting is in force."""
 
     def __init__(self, router: Router, routing: KvRouting) -> None:
@@ -45,7 +45,7 @@ class Listening:
         self.routing = routing
         self._config = router.config.kv
         self.subscriber = Subscriber(routing.policy.index, self._say, (AskError,))
-        self.report: comparison.Report | None = None  # the last comparison
+        self.report: comparison.TokenReport | None = None  # the last comparison
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
         self._window = Window(perf_counter())
@@ -81,13 +81,13 @@ class Listening:
         for name in set(self.routing.meters) - set(workers):
             self.routing.forget(name)
 
-    def _target(self, worker: Worker) -> Target:
+    def _target(self, worker: Worker) -> SubscriptionTarget:
         def question(path: str) -> Awaitable[tuple[int, bytes]]:
             return ask(worker, path, ASK_TIMEOUT_S)
 
         events = (worker.kv_events,) if worker.kv_events else ()
         replays = (worker.kv_replay,) if worker.kv_replay else ()
-        return Target(worker.id, worker.address.host, "", question, events, replays)
+        return SubscriptionTarget(worker.id, worker.address.host, "", question, events, replays)
 
     def changed(self, worker: Worker, what: str) -> None:
         """As the table tells it."""
@@ -157,7 +157,7 @@ class Listening:
             self._say("error", "tokenizer_unusable", error=self.problem, effect="workers are asked")
             return None
 
-    def _judged(self, service: TokenService, found: comparison.Report) -> None:
+    def _judged(self, service: TokenService, found: comparison.TokenReport) -> None:
         first = self.report is None or self.report.verdict != found.verdict
         self.report = found
         same = found.verdict == comparison.SAME
@@ -228,7 +228,7 @@ class Listening:
             },
         }
 
-    def explain(self, pick: Pick, facts: Facts, fallback: str) -> dict[str, Any]:
+    def explain(self, pick: Pick, facts: RequestFacts, fallback: str) -> dict[str, Any]:
         """For /explain: of each candidate, what its events told and what is only assumed."""
         policy = self.routing.policy
         told: Mapping[str, Match] = {}
@@ -272,12 +272,12 @@ class Listening:
         }
 
 
-class Kvaware:
+class KvAwareService:
     """Owned by the server: has a Listening exactly while the strategy is kvaware."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self.listening: Listening | None = None
+        self.listening: KvAwareRun | None = None
         self._past: dict[str, Counter[Any]] = {}  # totals of those which ended
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -291,7 +291,7 @@ class Kvaware:
             task.add_done_callback(self._ending.discard)
             self.listening = listening = None
         if routing is not None and listening is None:
-            self.listening = listening = Listening(self._router, routing)
+            self.listening = listening = KvAwareRun(self._router, routing)
         if listening is not None:
             listening.follow()
 

@@ -24,13 +24,13 @@ import orjson
 from routing.engine.fleet.probe_request import AskError, ask
 from routing.engine.kv.match import match, match_ranks, usable_blocks
 from routing.engine.kvaware.ranks import line, named
-from routing.engine.tokens.service import Outcome
+from routing.engine.tokens.service import TokenOutcome
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Table, Worker
     from routing.engine.kvaware.placement import KvRouting
     from routing.engine.policies.kvaware import Blocks
-    from routing.engine.tokens.segments import Tokens
+    from routing.engine.tokens.segments import TokenSequence
 
 HIT = "hit"
 REMEDIES = {
@@ -73,7 +73,7 @@ _WORDS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProbeVerdict:
     """`remedy` and `error` are empty where all is well; `path` says in which form it was asked."""
 
     result: str
@@ -116,7 +116,7 @@ class Prober:
         ranks: Callable[[str], int],
         say: Say,
     ) -> None:
-        self.last: dict[str, Verdict] = {}  # by worker: the last that was no skip
+        self.last: dict[str, ProbeVerdict] = {}  # by worker: the last that was no skip
         self.skipped: dict[str, str] = {}  # by worker: why the last turn was none
         self.counts: Counter[tuple[str, str]] = Counter()  # by worker and result
         self._table = table
@@ -198,7 +198,7 @@ class Prober:
         chat = before.path == _CHAT
         return self._chat and (chat if rank > 0 else not chat), rank
 
-    def _tell(self, worker: Worker, verdict: Verdict) -> None:
+    def _tell(self, worker: Worker, verdict: ProbeVerdict) -> None:
         before = self.last.get(worker.id)
         self.last[worker.id] = verdict
         if before is None or before.result != verdict.result:
@@ -235,8 +235,8 @@ class _Twins:
         self._count = self._predicted = 0
         self._reported: int | None = None
 
-    def verdict(self, result: str, error: str = "") -> Verdict:
-        return Verdict(
+    def verdict(self, result: str, error: str = "") -> ProbeVerdict:
+        return ProbeVerdict(
             result,
             time.time(),
             self._path,
@@ -294,15 +294,15 @@ class _Twins:
             text = answer[:200].decode("utf-8", "replace")
             raise _NoVerdictYet("refused", f"{status}: {text}")
 
-    async def _tokens(self, body: dict[str, Any]) -> Tokens:
+    async def _tokens(self, body: dict[str, Any]) -> TokenSequence:
         service = self._routing.tokens
         if service is None:
             raise _NoVerdictYet("no_tokens", "the tokenizer is being loaded")
-        come: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        come: asyncio.Future[TokenOutcome] = asyncio.get_running_loop().create_future()
         found = service.submit(
             self._path.encode(), body, self._model, come.set_result, counted=False
         )
-        if not isinstance(found, Outcome):
+        if not isinstance(found, TokenOutcome):
             try:
                 found = await come
             finally:
@@ -311,7 +311,7 @@ class _Twins:
             raise _NoVerdictYet("no_tokens", found.detail or found.reason)
         return found.tokens
 
-    async def _told_of(self, tokens: Tokens, salt: str) -> None:
+    async def _told_of(self, tokens: TokenSequence, salt: str) -> None:
         """Wait for the events; the blocks are looked for as a caller's would be."""
         end = time.monotonic() + EVENTS_TIMEOUT_S
         while True:

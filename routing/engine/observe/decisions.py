@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from routing.engine.kv.match import Match
-from routing.engine.policies.base import Candidate, Facts
+from routing.engine.policies.base import Candidate, RequestFacts
 
 SHOWN_BLOCKS = 128  # of a longer prompt the beginning is kept; `prefix_blocks` tells the whole
 
@@ -91,7 +91,7 @@ class Decision:
     def failed(self) -> bool:
         return has_failed(self.status, self.error)
 
-    def note(self, facts: Facts, model: str) -> None:
+    def note(self, facts: RequestFacts, model: str) -> None:
         """What was read of the request."""
         self.model = model
         self.session = facts.session

@@ -35,7 +35,7 @@ class _Family(ABC):
         """Lines of the family; `base` are the labels every sample carries."""
 
 
-class Numbers(_Family):
+class MetricFamily(_Family):
     """A family of counters or gauges."""
 
     def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
@@ -102,14 +102,14 @@ class Registry:
         self._families: list[_Family] = []
         self.before_render: list[Callable[[], None]] = []  # refresh gauges which are read, not kept
 
-    def counter(self, name: str, help_text: str, labels: Labels = ()) -> Numbers:
+    def counter(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
         return self._numbers("counter", name, help_text, labels)
 
-    def gauge(self, name: str, help_text: str, labels: Labels = ()) -> Numbers:
+    def gauge(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
         return self._numbers("gauge", name, help_text, labels)
 
-    def _numbers(self, kind: str, name: str, help_text: str, labels: Labels) -> Numbers:
-        family = Numbers(kind, name, help_text, labels)
+    def _numbers(self, kind: str, name: str, help_text: str, labels: Labels) -> MetricFamily:
+        family = MetricFamily(kind, name, help_text, labels)
         self._families.append(family)
         return family
 

@@ -25,7 +25,7 @@ _LINGER_S = 1.0  # few requests should not each become a message of their own
 Attributes = dict[str, str | int | float]
 
 
-class Ended(NamedTuple):
+class EndedRequest(NamedTuple):
     """What is known of a request in the end."""
 
     trace: Trace
@@ -67,7 +67,7 @@ class Exporter:
     def counts(self) -> dict[str, int]:
         return {"sent": self.sent, "failed": self.failed, "dropped": self._work.dropped}
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: EndedRequest) -> None:
         self._work.add(ended)
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Exporter:
 
     # -- in the thread
 
-    def _export(self, items: list[Ended]) -> None:
+    def _export(self, items: list[EndedRequest]) -> None:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         spans: list[ReadableSpan] = []
@@ -92,7 +92,7 @@ class Exporter:
         else:
             self.failed += len(items)
 
-    def _spans(self, item: Ended) -> Iterator[ReadableSpan]:
+    def _spans(self, item: EndedRequest) -> Iterator[ReadableSpan]:
         from opentelemetry.trace import SpanKind
 
         trace = item.trace
@@ -109,7 +109,7 @@ class Exporter:
         for number, attempt in enumerate(trace.attempts):
             yield self._attempt(item, number, attempt)
 
-    def _attempt(self, item: Ended, number: int, attempt: Attempt) -> ReadableSpan:
+    def _attempt(self, item: EndedRequest, number: int, attempt: Attempt) -> ReadableSpan:
         from opentelemetry.trace import SpanKind
 
         attributes: Attributes = {"emberline.worker": attempt.worker}
@@ -121,7 +121,7 @@ class Exporter:
         )  # fmt: skip
 
     def _span(
-        self, item: Ended, name: str, kind: object, span_id: int, parent_id: int,
+        self, item: EndedRequest, name: str, kind: object, span_id: int, parent_id: int,
         times: tuple[int, int], attributes: Attributes, error: str,
     ) -> ReadableSpan:  # fmt: skip
         from opentelemetry.sdk.trace import ReadableSpan

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from routing.engine.config import Config
-from routing.engine.policies.base import Policy
+from routing.engine.policies.base import RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin, Session
+from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 
-def build(config: Config, secret: bytes) -> Policy:
+def build(config: Config, secret: bytes) -> RoutingPolicy:
     """The policy for `config.strategy`, empty of memory; `secret` keys what it remembers."""
     if config.strategy == "prefixaware":
         return PrefixAware(config.prefix_memory_blocks)
     if config.strategy == "kvaware":
         return KvAware(config.prefix_memory_blocks, secret)
     if config.strategy == "session":
-        return Session()
+        return SessionPolicy()
     return RoundRobin()

@@ -41,7 +41,7 @@ REASONS = (
 )
 
 
-class Target(Protocol):
+class RoutingTarget(Protocol):
     """What a policy may see of a worker."""
 
     @property
@@ -58,10 +58,12 @@ class Target(Protocol):
     def last_pick(self) -> int: ...
 
 
-Entry = tuple[float, int, str, Target]  # load, last pick, id, worker: in this order they sort
+Entry = tuple[
+    float, int, str, RoutingTarget
+]  # load, last pick, id, worker: in this order they sort
 
 
-class Ordered(Protocol):
+class LoadOrder(Protocol):
     """Many workers by their load: load.Order is one."""
 
     @property
@@ -70,17 +72,17 @@ class Ordered(Protocol):
     def total(self) -> float: ...
     @property
     def bits(self) -> int: ...
-    def lightest(self, bits: int, turn: int, count: int) -> list[Target]: ...
-    def some(self, bits: int, turn: int, count: int) -> list[Target]: ...
+    def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]: ...
+    def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]: ...
     def up_to(self, good: Callable[[float], bool], bits: int) -> int: ...
 
 
-class Without:
+class FleetWithout:
     """An order but for some of its workers."""
 
     __slots__ = ("_order", "bits", "entries", "total")
 
-    def __init__(self, order: Ordered, tried: Collection[Target]) -> None:
+    def __init__(self, order: LoadOrder, tried: Collection[RoutingTarget]) -> None:
         self._order = order
         self.entries = [entry for entry in order.entries if entry[3] not in tried]
         self.total = sum(entry[0] for entry in self.entries)
@@ -88,10 +90,10 @@ class Without:
         for worker in tried:
             self.bits &= ~(1 << worker.slot)
 
-    def lightest(self, bits: int, turn: int, count: int) -> list[Target]:
+    def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
         return self._order.lightest(bits & self.bits, turn, count)
 
-    def some(self, bits: int, turn: int, count: int) -> list[Target]:
+    def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
         return self._order.some(bits & self.bits, turn, count)
 
     def up_to(self, good: Callable[[float], bool], bits: int) -> int:
@@ -110,14 +112,14 @@ class Fleet:
 
     def __init__(
         self,
-        eligible: Sequence[Target],
-        others: Sequence[Target] = (),
-        order: Ordered | None = None,
+        eligible: Sequence[RoutingTarget],
+        others: Sequence[RoutingTarget] = (),
+        order: LoadOrder | None = None,
     ) -> None:
         self.eligible = eligible
         self.others = others
         self.order = order
-        self.tried: Collection[Target] = ()
+        self.tried: Collection[RoutingTarget] = ()
         self._slots: dict[str, int] | None = None
         self._ring: Ring | None = None
         self._lost_ring: Ring | None = None
@@ -125,11 +127,11 @@ class Fleet:
     def __len__(self) -> int:
         return len(self.eligible) + len(self.others)
 
-    def without(self, tried: Collection[Target]) -> Fleet:
+    def without(self, tried: Collection[RoutingTarget]) -> Fleet:
         """The same but for these; it may have no eligible worker left."""
         rest = Fleet(tuple(w for w in self.eligible if w not in tried), self.others)
         if self.order is not None:
-            rest.order = Without(self.order, tried)
+            rest.order = FleetWithout(self.order, tried)
         rest.tried = tried
         rest._ring = self.ring
         return rest
@@ -155,7 +157,7 @@ class Fleet:
             self._lost_ring = Ring(self.others)
         return self._lost_ring
 
-    def least_loaded(self) -> Target:
+    def least_loaded(self) -> RoutingTarget:
         """Of equals the one picked longest ago."""
         if self.order is not None:
             return self.order.entries[0][3]
@@ -173,7 +175,7 @@ class Fleet:
         return sum(worker.load for worker in self.eligible) / len(self.eligible)
 
 
-class Facts:
+class RequestFacts:
     """What a policy may see of a request.
 
     `chain`: one hash for each whole block of the prompt, each covering all before it.
@@ -215,7 +217,7 @@ class Pick:
 
     def __init__(
         self,
-        worker: Target,
+        worker: RoutingTarget,
         reason: str,
         cached_tokens: int,
         candidates: list[Candidate],
@@ -230,35 +232,37 @@ class Pick:
         self.guessed = False  # some of `cached_tokens` was on its way only
 
 
-class Policy(Protocol):
+class RoutingPolicy(Protocol):
     name: str
     reasons: tuple[str, ...]  # those this strategy can give; counters exist for them at start
     needs_chain: bool
     needs_session: bool
     by_turn: bool  # of a large fleet it wants the order of last picks, not of loads
 
-    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         """Whom to send it to; changes nothing. `shown` bounds the pick's candidates."""
 
-    def sent(self, facts: Facts, worker: Target) -> None:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         """The request goes to `worker` now."""
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """The worker's cache holds so many tokens, as far as it told."""
 
-    def forget(self, worker: Target) -> None:
+    def forget(self, worker: RoutingTarget) -> None:
         """`worker` is gone, or has lost its memory."""
 
     def sizes(self) -> dict[str, int]:
         """Blocks remembered, by worker id."""
 
 
-def candidate(worker: Target, tokens: int, healthy: bool) -> Candidate:
+def candidate(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:
     """A candidate of a strategy which matches nothing."""
     return (worker.id, 0, worker.in_flight, cost.cost(worker.load, tokens), healthy)
 
 
-def unmatched(chosen: Target, reason: str, facts: Facts, fleet: Fleet, shown: int) -> Pick:
+def unmatched(
+    chosen: RoutingTarget, reason: str, facts: RequestFacts, fleet: Fleet, shown: int
+) -> Pick:
     """The Pick of a strategy which matches nothing."""
     tokens = facts.tokens
     if len(fleet) <= shown:
@@ -273,7 +277,7 @@ def unmatched(chosen: Target, reason: str, facts: Facts, fleet: Fleet, shown: in
     return Pick(chosen, reason, 0, found, len(fleet))
 
 
-def lightest(fleet: Fleet, count: int) -> list[Target]:
+def lightest(fleet: Fleet, count: int) -> list[RoutingTarget]:
     """Some of the least loaded; of a small fleet the first ones, which all are looked at."""
     if fleet.order is not None:
         return [entry[3] for entry in fleet.order.entries[:count]]

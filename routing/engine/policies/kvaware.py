@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from routing.engine.kv.expected_blocks import Pending
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Match, match
-from routing.engine.kv.prices import Prices
+from routing.engine.kv.prices import LoadPrices
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
 NOTHING = Match(0, 0, 0, 0)
@@ -33,7 +33,7 @@ class Blocks:
         self.chains = chains
 
 
-class Held:
+class CachedBlocks:
     """Of one prompt, by worker id: what is cached where, and what is on its way (tokens)."""
 
     __slots__ = ("anywhere", "pending", "workers")
@@ -75,16 +75,16 @@ class KvAware:
     def __init__(self, memory_blocks: int, secret: bytes) -> None:
         self.index = Index(secret)
         self.pending = Pending()
-        self.prices = Prices()
+        self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
         self.by_prefix = PrefixAware(memory_blocks)
 
-    def held(self, blocks: Blocks) -> Held:
+    def held(self, blocks: Blocks) -> CachedBlocks:
         found = match(self.index, blocks.chains)
         workers = {name: held for name, held in found.workers.items() if self.believed(name)}
-        return Held(workers, self.pending.matched(blocks.chains), found.anywhere)
+        return CachedBlocks(workers, self.pending.matched(blocks.chains), found.anywhere)
 
-    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         blocks = facts.blocks
         if blocks is None:
             return self.by_prefix.rank(facts, fleet, shown)
@@ -98,7 +98,7 @@ class KvAware:
                 credit[worker_id] = worth - everywhere
         # What any worker can load is left out of the comparison, as it is the same for all.
         size, names = _finest(blocks)
-        compared = Facts(names, facts.tokens - everywhere, size, facts.session)
+        compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
         pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
         tiers = {item[0]: held.tiers(item[0]) for item in pick.candidates}
         chosen = held.tiers(pick.worker.id)
@@ -110,13 +110,13 @@ class KvAware:
             pick.reason = base.KV_HIT  # from storage which all share
         return pick
 
-    def sent(self, facts: Facts, worker: Target) -> None:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         self.by_prefix.sent(facts, worker)
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         self.by_prefix.set_capacity(worker_id, tokens)
 
-    def forget(self, worker: Target) -> None:
+    def forget(self, worker: RoutingTarget) -> None:
         """Its process is gone. What it published is forgotten with its source."""
         self.by_prefix.forget(worker)
         self.pending.forget(worker.id)

@@ -29,12 +29,12 @@ NAMES_KEPT = 1024
 Level = tuple[int, int]  # blocks, bits of the workers which know at least so many
 
 
-class Run:
+class PrefixRun:
     """Blocks known together. `holders` know all of them, `partly` (slot: blocks) some first."""
 
     __slots__ = ("blocks", "children", "holders", "parent", "partly")
 
-    def __init__(self, blocks: array[int], holders: int, parent: Run | None) -> None:
+    def __init__(self, blocks: array[int], holders: int, parent: PrefixRun | None) -> None:
         self.blocks = blocks
         self.holders = holders
         self.parent = parent
@@ -51,7 +51,7 @@ class Memory:
         self.id = worker_id
         self.slot = slot
         self.bit = 1 << slot
-        self.runs: OrderedDict[Run, None] = OrderedDict()
+        self.runs: OrderedDict[PrefixRun, None] = OrderedDict()
         self.blocks = 0
         self.limit = 0  # of the last change
 
@@ -84,7 +84,7 @@ class PrefixIndex:
         self.bits: dict[str, int] = {}  # of each memory
         self._names: dict[int, tuple[str, ...]] = {}
         self._by_slot: dict[int, Memory] = {}
-        self._runs: dict[int, Run] = {}  # by their first block
+        self._runs: dict[int, PrefixRun] = {}  # by their first block
 
     def __len__(self) -> int:
         """Blocks held, each counted once however many workers know it."""
@@ -113,7 +113,7 @@ class PrefixIndex:
         return found
 
     @staticmethod
-    def _partly_known(run: Run, at: int, end: int, found: list[Level]) -> None:
+    def _partly_known(run: PrefixRun, at: int, end: int, found: list[Level]) -> None:
         assert run.partly is not None
         bits = run.holders
         part: list[Level] = []
@@ -139,8 +139,8 @@ class PrefixIndex:
             memory = self._join(worker_id, slot)
         memory.limit = limit
         bit = memory.bit
-        path: list[Run] = []
-        parent: Run | None = None
+        path: list[PrefixRun] = []
+        parent: PrefixRun | None = None
         at, length = 0, len(chain)
         while at < length:
             run = self._runs.get(chain[at])
@@ -194,7 +194,9 @@ class PrefixIndex:
         self.bits[worker_id] = memory.bit
         return memory
 
-    def _append(self, parent: Run | None, chain: Sequence[int], memory: Memory) -> Run | None:
+    def _append(
+        self, parent: PrefixRun | None, chain: Sequence[int], memory: Memory
+    ) -> PrefixRun | None:
         """Blocks nobody knows, behind `parent`; None when they became a part of it."""
         memory.blocks += len(chain)
         if parent is not None:
@@ -203,19 +205,19 @@ class PrefixIndex:
                 parent.blocks.extend(chain)
                 return None
             parent.children += 1
-        run = Run(array("Q", chain), memory.bit, parent)
+        run = PrefixRun(array("Q", chain), memory.bit, parent)
         self._runs[chain[0]] = run
         memory.runs[run] = None
         return run
 
-    def _hold(self, run: Run, memory: Memory) -> None:
+    def _hold(self, run: PrefixRun, memory: Memory) -> None:
         """The worker knows this run too, and all of it."""
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
         memory.runs[run] = None
 
     @staticmethod
-    def _partial(run: Run, memory: Memory) -> int:
+    def _partial(run: PrefixRun, memory: Memory) -> int:
         """Take the worker out of those which know a part; how many blocks it knew."""
         if run.partly is None:
             return 0
@@ -224,9 +226,9 @@ class PrefixIndex:
             run.partly = None
         return count
 
-    def _part(self, run: Run, count: int) -> Run:
+    def _part(self, run: PrefixRun, count: int) -> PrefixRun:
         """Make the first `count` blocks a run of their own; the rest stays where it was."""
-        head = Run(run.blocks[:count], run.holders, run.parent)
+        head = PrefixRun(run.blocks[:count], run.holders, run.parent)
         head.children = 1
         self._runs[head.blocks[0]] = head
         del run.blocks[:count]
@@ -251,7 +253,7 @@ class PrefixIndex:
         return head
 
     @staticmethod
-    def _used(run: Run, memory: Memory) -> None:
+    def _used(run: PrefixRun, memory: Memory) -> None:
         """Add a run as the latest, but for those before it: they never are older."""
         memory.runs[run] = None
         before = run.parent
@@ -277,7 +279,7 @@ class PrefixIndex:
             if not run.holders:
                 self._settle(run)
 
-    def _drop(self, run: Run, memory: Memory) -> None:
+    def _drop(self, run: PrefixRun, memory: Memory) -> None:
         """The worker knows nothing of this run any more."""
         del memory.runs[run]
         if run.holders & memory.bit:
@@ -295,7 +297,7 @@ class PrefixIndex:
             run.parent.children -= 1
 
     @staticmethod
-    def _settle(run: Run) -> None:
+    def _settle(run: PrefixRun) -> None:
         """Nobody knows all of it: let go of what nobody knows."""
         assert run.partly
         longest = max(run.partly.values())

@@ -8,11 +8,11 @@ together.
 from __future__ import annotations
 
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
 
-class Sent:
+class SentPrefixes:
     """What workers were sent of one prompt."""
 
     __slots__ = ("_bits_of", "levels")
@@ -47,13 +47,13 @@ class PrefixAware:
         self._capacities: dict[str, int] = {}  # tokens; for workers which told
         self._block_tokens = 64.0  # of the last request
 
-    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         index = self._index
         levels = index.levels(facts.chain)
         block_tokens = facts.block_tokens
         order = fleet.order
         if order is not None:
-            sent = Sent(index, levels, block_tokens)
+            sent = SentPrefixes(index, levels, block_tokens)
             return ranking.rank_many(facts, fleet, order, sent, base.PREFIX_HIT, shown)
         matched: dict[str, int] = {}
         for blocks, bits in levels:
@@ -62,7 +62,7 @@ class PrefixAware:
                 matched[worker_id] = tokens
         return ranking.rank_few(facts, fleet, matched, base.PREFIX_HIT, shown)
 
-    def sent(self, facts: Facts, worker: Target) -> None:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:
             self._block_tokens = facts.block_tokens
             limit = self._limit
@@ -76,7 +76,7 @@ class PrefixAware:
         self._capacities[worker_id] = tokens
         self._index.limit(worker_id, max(1, int(tokens / self._block_tokens)))
 
-    def forget(self, worker: Target) -> None:
+    def forget(self, worker: RoutingTarget) -> None:
         self._index.forget(worker.id)
         self._capacities.pop(worker.id, None)
 

@@ -20,20 +20,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from routing.engine.policies import base
-from routing.engine.policies.base import Candidate, Facts, Fleet, Ordered, Pick, Target
+from routing.engine.policies.base import (
+    Candidate,
+    Fleet,
+    LoadOrder,
+    Pick,
+    RequestFacts,
+    RoutingTarget,
+)
 from routing.engine.policies.cost import cost as cost_of
 from routing.engine.policies.cost import slack as slack_of
 
 Level = tuple[int, int]  # tokens, and the bits (by slot) of workers which know at least so many
 Get = Callable[[str, int], int]
-Compared = tuple[float, int, Target, int]  # cost, last pick, worker, tokens it knows
+Compared = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, tokens it knows
 
 FEW = 8  # workers of one level which are looked at one by one
 MOST, LIGHTEST = 8, 4  # so many of those which know most and of the least loaded are shown
 CROWD = 8  # hashing is asked where more than one in so many workers is near the best
 
 
-class Known(Protocol):
+class PrefixKnowledge(Protocol):
     """How many tokens of one prompt workers know."""
 
     def get(self, worker_id: str, default: int, /) -> int:
@@ -60,7 +67,9 @@ class Sparse:
         self.levels = sorted(groups.items(), reverse=True)
 
 
-def rank(facts: Facts, fleet: Fleet, matched: Mapping[str, int], hit: str, shown: int) -> Pick:
+def rank(
+    facts: RequestFacts, fleet: Fleet, matched: Mapping[str, int], hit: str, shown: int
+) -> Pick:
     """`matched`: tokens of this prompt by worker id, those without any may be missing. `hit` is
     the reason of a pick which has some of the prompt."""
     if fleet.order is None:
@@ -69,7 +78,7 @@ def rank(facts: Facts, fleet: Fleet, matched: Mapping[str, int], hit: str, shown
 
 
 def rank_few(
-    facts: Facts, fleet: Fleet, matched_by: Mapping[str, int], hit: str, shown: int
+    facts: RequestFacts, fleet: Fleet, matched_by: Mapping[str, int], hit: str, shown: int
 ) -> Pick:
     """Every worker is looked at, in one go."""
     tokens = facts.tokens
@@ -113,7 +122,7 @@ def _reason(most: int, lost: int) -> str:
     return base.UNHEALTHY if lost else base.NO_MATCH
 
 
-def _lost(facts: Facts, fleet: Fleet, get: Get, room: int) -> list[Candidate]:
+def _lost(facts: RequestFacts, fleet: Fleet, get: Get, room: int) -> list[Candidate]:
     """Those which cannot be chosen, who know most first."""
     tokens = facts.tokens
     found: list[Candidate] = []
@@ -131,7 +140,12 @@ def _lost(facts: Facts, fleet: Fleet, get: Get, room: int) -> list[Candidate]:
 
 
 def rank_many(
-    facts: Facts, fleet: Fleet, order: Ordered, known: Known, hit: str, shown: int
+    facts: RequestFacts,
+    fleet: Fleet,
+    order: LoadOrder,
+    known: PrefixKnowledge,
+    hit: str,
+    shown: int,
 ) -> Pick:
     """Only those which can win are looked at."""
     compared = _best(facts, order, known)
@@ -152,12 +166,12 @@ def rank_many(
     return Pick(best[2], reason, best[3], candidates + lost, len(fleet))
 
 
-def _compare(facts: Facts, known: Known, worker: Target) -> Compared:
+def _compare(facts: RequestFacts, known: PrefixKnowledge, worker: RoutingTarget) -> Compared:
     has = known.get(worker.id, 0)
     return (cost_of(worker.load, facts.tokens - has), worker.last_pick, worker, has)
 
 
-def _best(facts: Facts, order: Ordered, known: Known) -> list[Compared]:
+def _best(facts: RequestFacts, order: LoadOrder, known: PrefixKnowledge) -> list[Compared]:
     """The least loaded of all, and of each level those which can win against it."""
     tokens = facts.tokens
     turn = facts.chain[-1] if facts.chain else 0
@@ -177,7 +191,12 @@ def _best(facts: Facts, order: Ordered, known: Known) -> list[Compared]:
 
 
 def _agreed(
-    facts: Facts, fleet: Fleet, order: Ordered, known: Known, best: Compared, key: int
+    facts: RequestFacts,
+    fleet: Fleet,
+    order: LoadOrder,
+    known: PrefixKnowledge,
+    best: Compared,
+    key: int,
 ) -> Compared:
     """Of those which cost hardly more than the best, the one any router would take."""
     uncached = facts.tokens - best[3]
@@ -201,10 +220,10 @@ def _most_first(item: Compared) -> tuple[int, float]:
 
 
 def _few(
-    facts: Facts,
+    facts: RequestFacts,
     fleet: Fleet,
-    order: Ordered,
-    known: Known,
+    order: LoadOrder,
+    known: PrefixKnowledge,
     best: Compared,
     compared: list[Compared],
     room: int,

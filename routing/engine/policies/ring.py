@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from routing.engine.policies.base import Target
+    from routing.engine.policies.base import RoutingTarget
 
 POINTS = 16
 PROBES = 4
@@ -32,7 +32,7 @@ class Ring:
 
     __slots__ = ("_points", "_workers")
 
-    def __init__(self, workers: Sequence[Target]) -> None:
+    def __init__(self, workers: Sequence[RoutingTarget]) -> None:
         draw = xxhash.xxh3_64_intdigest
         keep = ~((1 << _INDEX_BITS) - 1)
         self._workers = workers
@@ -43,14 +43,14 @@ class Ring:
         )
 
     def find(
-        self, key: int, fits: Callable[[Target], bool] | None = None
-    ) -> tuple[Target | None, int]:
+        self, key: int, fits: Callable[[RoutingTarget], bool] | None = None
+    ) -> tuple[RoutingTarget | None, int]:
         """Whom the key belongs to of those that fit, and how far it was; None: none was near."""
         points = self._points
         workers = self._workers
         count = len(points)
         best = _MASK
-        found: Target | None = None
+        found: RoutingTarget | None = None
         throw = key
         step = (key * _ODD) & _MASK | 1
         for _ in range(PROBES if count else 0):

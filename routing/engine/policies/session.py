@@ -10,10 +10,10 @@ from __future__ import annotations
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
 
 
-class Session:
+class SessionPolicy:
     name = "session"
     reasons: tuple[str, ...] = (
         base.SESSION_STICKY,
@@ -25,12 +25,12 @@ class Session:
     needs_session = True
     by_turn = False
 
-    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         chosen, reason = self._choose(facts, fleet)
         return base.unmatched(chosen, reason, facts, fleet, shown)
 
     @staticmethod
-    def _choose(facts: Facts, fleet: Fleet) -> tuple[Target, str]:
+    def _choose(facts: RequestFacts, fleet: Fleet) -> tuple[RoutingTarget, str]:
         if not facts.session:
             return fleet.least_loaded(), base.NO_MATCH
         key = xxhash.xxh3_64_intdigest(facts.session)
@@ -46,13 +46,13 @@ class Session:
             return home, base.UNHEALTHY
         return home, base.SESSION_STICKY
 
-    def sent(self, facts: Facts, worker: Target) -> None:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         pass
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         pass
 
-    def forget(self, worker: Target) -> None:
+    def forget(self, worker: RoutingTarget) -> None:
         pass
 
     def sizes(self) -> dict[str, int]:
@@ -66,7 +66,7 @@ class RoundRobin:
     needs_session = False
     by_turn = True
 
-    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+    def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         if fleet.order is not None:
             chosen = fleet.order.entries[0][3]
         else:
@@ -76,13 +76,13 @@ class RoundRobin:
                     chosen = worker
         return base.unmatched(chosen, base.ROUND_ROBIN, facts, fleet, shown)
 
-    def sent(self, facts: Facts, worker: Target) -> None:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         pass
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         pass
 
-    def forget(self, worker: Target) -> None:
+    def forget(self, worker: RoutingTarget) -> None:
         pass
 
     def sizes(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ from array import array
 
 import xxhash
 
-from routing.engine.http.bodies import Pace
+from routing.engine.http.bodies import ReadPace
 
 GROUP = 32  # blocks
 _SLICE = 8  # groups
@@ -48,7 +48,7 @@ class Chains:
         out.fromlist(self._each(data, grouped, len(data), seed))
         return out
 
-    async def of_large(self, data: bytes, seed: int, pace: Pace) -> array[int]:
+    async def of_large(self, data: bytes, seed: int, pace: ReadPace) -> array[int]:
         """As `of`, in slices."""
         size = self._block_bytes * GROUP * _SLICE
         out = array("Q")

@@ -19,7 +19,7 @@ import orjson
 import xxhash
 
 from routing.engine.errors import Refusal
-from routing.engine.http.bodies import Pace
+from routing.engine.http.bodies import ReadPace
 
 # Path: the field which holds the prompt, and whether it is a chat.
 _FIELDS: dict[bytes, tuple[str, bool]] = {
@@ -109,7 +109,7 @@ def read(path: bytes, body: dict[str, Any], model: str) -> Prompt:
     return _prompt(body, model, b"".join(parts), exact, b"chat")
 
 
-async def read_large(path: bytes, body: dict[str, Any], model: str, pace: Pace) -> Prompt:
+async def read_large(path: bytes, body: dict[str, Any], model: str, pace: ReadPace) -> Prompt:
     """As `read`, in slices."""
     field = _FIELDS.get(path)
     if field is None or not field[1]:

@@ -20,7 +20,7 @@ from routing.engine.config import LimitsConfig, SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.http import bodies
 from routing.engine.http.http1 import RequestHead
-from routing.engine.policies.base import Facts
+from routing.engine.policies.base import RequestFacts
 from routing.engine.prompt import canonical
 from routing.engine.prompt.block_chains import Chains
 from routing.engine.tokens.usage import Ratios
@@ -44,7 +44,7 @@ class Identity:
 
     __slots__ = ("data", "facts", "fields", "model")
 
-    def __init__(self, facts: Facts, model: str, data: dict[str, Any] | None = None) -> None:
+    def __init__(self, facts: RequestFacts, model: str, data: dict[str, Any] | None = None) -> None:
         self.facts = facts
         self.model = model
         self.data = data
@@ -118,7 +118,7 @@ class Identifier:
     ) -> Identity:
         """Known by its length only."""
         ratio = self._ratios.of(model)
-        facts = Facts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
+        facts = RequestFacts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
         return Identity(facts, model, data)
 
     def scan(self, body: bytes, session: bytes) -> Identity:
@@ -177,7 +177,7 @@ class Identifier:
     ) -> Identity:
         """As `read`, for a body of any size and without holding up the loop; `path` b"": that of
         the API which the body is meant for. Also raises Refusal for too many JSON values."""
-        pace = bodies.Pace()
+        pace = bodies.ReadPace()
         limits = self._limits
         data = await bodies.parse_large(body, limits.json_values, pace)
         path = path or guess_path(data)
@@ -198,7 +198,7 @@ class Identifier:
         needs_chain: bool,
         data: dict[str, Any],
         fields: dict[str, Any],
-        pace: bodies.Pace,
+        pace: bodies.ReadPace,
     ) -> Identity:
         model, session = self._named(data, session)
         if not needs_chain:
@@ -226,7 +226,9 @@ class Identifier:
         ratio = _ID_BYTES if ids else self._ratios.of(model)
         # Anthropic's usage may leave out what was cached: nothing can be learned from it.
         learnable = size if exact and not ids and path != _ANTHROPIC else 0
-        facts = Facts(chain, int(size / ratio), self._block_bytes / ratio, session, learnable)
+        facts = RequestFacts(
+            chain, int(size / ratio), self._block_bytes / ratio, session, learnable
+        )
         return Identity(facts, model, data)
 
 

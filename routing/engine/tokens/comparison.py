@@ -15,7 +15,7 @@ from typing import Any
 
 from routing.engine.tokens import remote, requests
 from routing.engine.tokens.outcomes import REMOTE_ERROR, NoTokens
-from routing.engine.tokens.requests import Chat, Text
+from routing.engine.tokens.requests import ChatPrompt, TextPrompt
 from routing.engine.tokens.tokenizer import Local
 
 SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
@@ -87,7 +87,7 @@ PROBES: tuple[tuple[str, bytes, _Body], ...] = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class TokenDifference:
     """One difference, or a question that got no answer."""
 
     probe: str
@@ -96,10 +96,10 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class TokenReport:
     verdict: str
     compared: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[TokenDifference, ...] = ()
 
 
 def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
@@ -139,16 +139,16 @@ def fix_for(name: str, differ: Sequence[str]) -> str:
     )
 
 
-def local_ids(local: Local, prompt: Text | Chat) -> array[int] | None:
+def local_ids(local: Local, prompt: TextPrompt | ChatPrompt) -> array[int] | None:
     try:
         return local.ids(prompt)
     except NoTokens:
         return None
 
 
-async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -> Report:
+async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -> TokenReport:
     """Ends at the first question without an answer; that is no difference."""
-    findings: list[Finding] = []
+    findings: list[TokenDifference] = []
     compared = agreed = 0
     for name, path, body in PROBES:
         prompt = requests.read(path, body, local.defaults)
@@ -158,17 +158,21 @@ async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -
             worker: array[int] | None = await remote.tokenize(ask, question, timeout_s)
         except NoTokens as error:
             if error.reason == REMOTE_ERROR:
-                finding = Finding(name, f"no answer: {error}", "See whether the worker is up.")
-                return Report(UNREACHABLE, compared, (*findings, finding))
+                finding = TokenDifference(
+                    name, f"no answer: {error}", "See whether the worker is up."
+                )
+                return TokenReport(UNREACHABLE, compared, (*findings, finding))
             worker = None  # the worker's template refuses it
         compared += 1
         what = differing(local_ids(local, prompt), worker)
         if what:
             fix = fix_for(name, [finding.probe for finding in findings])
-            findings.append(Finding(name, what, fix))
+            findings.append(TokenDifference(name, what, fix))
         elif worker is not None:
             agreed += 1
     if not findings and not agreed:
-        finding = Finding("", "the worker refuses every probe", "Ask it by hand: POST /tokenize.")
-        return Report(UNREACHABLE, compared, (finding,))
-    return Report(DIFFERENT if findings else SAME, compared, tuple(findings))
+        finding = TokenDifference(
+            "", "the worker refuses every probe", "Ask it by hand: POST /tokenize."
+        )
+        return TokenReport(UNREACHABLE, compared, (finding,))
+    return TokenReport(DIFFERENT if findings else SAME, compared, tuple(findings))

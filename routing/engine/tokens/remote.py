@@ -17,7 +17,7 @@ import orjson
 from routing.engine.fleet.probe_request import AskError
 from routing.engine.tokens import messages as chat_messages
 from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
-from routing.engine.tokens.requests import Chat, Json, Text
+from routing.engine.tokens.requests import ChatPrompt, Json, TextPrompt
 
 PATH = "/tokenize"
 _TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows only "text"
@@ -26,10 +26,10 @@ _TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows
 Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
 
 
-def question(prompt: Text | Chat, model: str) -> bytes:
+def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
     """The body to send. Raises NoTokens."""
     asked: Json
-    if isinstance(prompt, Text):
+    if isinstance(prompt, TextPrompt):
         asked = {"prompt": prompt.text}
     else:
         chat_messages.conversation(prompt.messages, False, prompt.responses)  # only text?

@@ -55,7 +55,7 @@ class Ids:
         self.data = data
 
 
-class Text:
+class TextPrompt:
     """One text, with or without the tokenizer's own special tokens around it."""
 
     __slots__ = ("add_special_tokens", "text")
@@ -65,7 +65,7 @@ class Text:
         self.add_special_tokens = add_special_tokens
 
 
-class Chat:
+class ChatPrompt:
     """Messages for the chat template; `kwargs` as the request, not the server, says.
 
     `messages` are the request's own objects: whoever renders makes copies.
@@ -88,7 +88,7 @@ class Chat:
         self.responses = responses
 
 
-Prompt = Ids | Text | Chat
+Prompt = Ids | TextPrompt | ChatPrompt
 
 
 def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
@@ -123,7 +123,7 @@ def _completion(data: Json, _: ServerDefaults) -> Prompt:
             raise NoTokens(SEVERAL_PROMPTS)
         prompt = prompt[0]
     if type(prompt) is str and prompt:
-        return Text(prompt, _flag(data, "add_special_tokens", True))
+        return TextPrompt(prompt, _flag(data, "add_special_tokens", True))
     if type(prompt) is list and set(map(type, prompt)) == {int}:
         with contextlib.suppress(OverflowError):
             return Ids(chain.pack(prompt))
@@ -151,7 +151,7 @@ def _chat(data: Json, defaults: ServerDefaults) -> Prompt:
         },
         data.get("reasoning_effort"),
     )
-    return Chat(messages, tools, kwargs, _flag(data, "add_special_tokens", False))
+    return ChatPrompt(messages, tools, kwargs, _flag(data, "add_special_tokens", False))
 
 
 def _are_documents(value: Any) -> bool:
@@ -200,7 +200,7 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
         raise NoTokens(BAD_REQUEST, "input")
     kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
     # Not a slip: this path's request model leaves special tokens at the tokenizer's default.
-    return Chat(messages, None, kwargs, add_special_tokens=True, responses=True)
+    return ChatPrompt(messages, None, kwargs, add_special_tokens=True, responses=True)
 
 
 def _responses_item(item: Any) -> Json:
@@ -246,7 +246,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
         if message is not None:
             messages.append(message)
     kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
-    return Chat(messages, None, kwargs, add_special_tokens=False)
+    return ChatPrompt(messages, None, kwargs, add_special_tokens=False)
 
 
 def _anthropic_message(role: str, content: Any) -> Json | None:

@@ -42,7 +42,7 @@ class Node:
         self.chains: dict[ChainKey, tuple[int, ...]] | None = None
 
 
-class Found:
+class CachedTokens:
     """A text's parts, and the nodes of the first of them, as far as they are known.
 
     `prefix`: ids which the tokenizer puts before every text; such texts have chains of their own.
@@ -65,7 +65,7 @@ def _first(prefix: bytes) -> int:
     return -1 if prefix else 0
 
 
-class Tokens:
+class TokenSequence:
     """A prompt's ids, and the hashes of its blocks as they are asked for."""
 
     __slots__ = ("_cache", "_nodes", "count", "data")
@@ -100,7 +100,7 @@ class SegmentCache:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def look_up(self, text: str, prefix: bytes = b"") -> Found:
+    def look_up(self, text: str, prefix: bytes = b"") -> CachedTokens:
         parts = self._splitter.split(text)
         nodes: list[Node] = []
         known = self._nodes
@@ -111,11 +111,11 @@ class SegmentCache:
                 break
             nodes.append(node)
             number = node.number
-        found = Found(nodes, parts, prefix)
+        found = CachedTokens(nodes, parts, prefix)
         self._touch(found, nodes)
         return found
 
-    def put_together(self, found: Found, ids: Sequence[array[int]]) -> Tokens:
+    def put_together(self, found: CachedTokens, ids: Sequence[array[int]]) -> TokenSequence:
         """Remember the ids of the missing parts; `ids` has one array for each."""
         nodes = list(found.nodes)
         number = nodes[-1].number if nodes else _first(found.prefix)
@@ -133,10 +133,10 @@ class SegmentCache:
         self._touch(found, nodes)
         self._shrink()
         if not nodes:
-            return Tokens(found.prefix)
-        return Tokens(b"".join([node.data for node in nodes]), self, nodes)
+            return TokenSequence(found.prefix)
+        return TokenSequence(b"".join([node.data for node in nodes]), self, nodes)
 
-    def _touch(self, found: Found, nodes: Sequence[Node]) -> None:
+    def _touch(self, found: CachedTokens, nodes: Sequence[Node]) -> None:
         """The end first, so that what comes before it is newer."""
         renew = self._nodes.move_to_end
         for at in range(len(nodes) - 1, -1, -1):
@@ -150,7 +150,7 @@ class SegmentCache:
             self.bytes -= node.size
             node.size = 0  # forgotten: a prompt in flight may still hold it
 
-    def chain(self, tokens: Tokens, nodes: Sequence[Node], key: ChainKey) -> list[int]:
+    def chain(self, tokens: TokenSequence, nodes: Sequence[Node], key: ChainKey) -> list[int]:
         root, block_tokens = key
         hashes: list[int] = []
         known = 0

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from routing.engine.tokens import outcomes, remote, requests
 from routing.engine.tokens.outcomes import NoTokens
-from routing.engine.tokens.requests import Chat, Ids, Json, ServerDefaults, Text
-from routing.engine.tokens.segments import Found, SegmentCache, Tokens
+from routing.engine.tokens.requests import ChatPrompt, Ids, Json, ServerDefaults, TextPrompt
+from routing.engine.tokens.segments import CachedTokens, SegmentCache, TokenSequence
 from routing.engine.tokens.splitter import Splitter
 from routing.engine.tokens.tokenizer import Local, TokenizerUnusable
 
@@ -41,24 +41,24 @@ class TokensConfig:
     server: ServerDefaults = field(default_factory=ServerDefaults)
 
 
-class Outcome:
+class TokenOutcome:
     """A reason, and tokens when it is one of WITH_TOKENS."""
 
     __slots__ = ("detail", "reason", "tokens")
 
-    def __init__(self, reason: str, tokens: Tokens | None = None, detail: str = "") -> None:
+    def __init__(self, reason: str, tokens: TokenSequence | None = None, detail: str = "") -> None:
         self.reason = reason
         self.tokens = tokens
         self.detail = detail
 
 
-Done = Callable[[Outcome], None]
+Done = Callable[[TokenOutcome], None]
 # What a thread does; what is left of it for the loop, which may be more for a thread.
 _Work = Callable[[], "_Rest"]
-_Rest = Callable[[], "Outcome | _Work"]
+_Rest = Callable[[], "TokenOutcome | _Work"]
 
 
-class Ticket:
+class TokenTicket:
     """Somebody waits; `cancel` when they no longer do. `done` is called once, or never after it."""
 
     __slots__ = ("_counts", "_done", "_timer")
@@ -72,7 +72,7 @@ class Ticket:
     ) -> None:
         self._done: Done | None = done
         self._counts = counts
-        self._timer = loop.call_later(wait_s, self.deliver, Outcome(outcomes.TIMEOUT))
+        self._timer = loop.call_later(wait_s, self.deliver, TokenOutcome(outcomes.TIMEOUT))
 
     @property
     def waits(self) -> bool:
@@ -85,7 +85,7 @@ class Ticket:
     def uncount(self) -> None:
         self._counts = None
 
-    def deliver(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: TokenOutcome) -> None:
         done, self._done = self._done, None
         if done is None:
             return
@@ -102,7 +102,7 @@ class _Job:
 
     def __init__(self, key: object) -> None:
         self.key = key
-        self.tickets: list[Ticket] = []
+        self.tickets: list[TokenTicket] = []
 
 
 class TokenService:
@@ -151,24 +151,26 @@ class TokenService:
 
     def submit(
         self, path: bytes, data: Json, model: str, done: Done, counted: bool = True
-    ) -> Outcome | Ticket:
+    ) -> TokenOutcome | TokenTicket:
         """An outcome now, or a ticket: then `done` is called with one, within `wait_s`.
         `counted`: a caller's request, and no question of our own."""
         try:
             result = self._submit(path, data, model, done)
         except NoTokens as error:
-            result = Outcome(error.reason, detail=str(error))
-        if isinstance(result, Ticket):
+            result = TokenOutcome(error.reason, detail=str(error))
+        if isinstance(result, TokenTicket):
             if not counted:
                 result.uncount()
         elif counted:
             self.counts[result.reason] += 1
         return result
 
-    def _submit(self, path: bytes, data: Json, model: str, done: Done) -> Outcome | Ticket:
+    def _submit(
+        self, path: bytes, data: Json, model: str, done: Done
+    ) -> TokenOutcome | TokenTicket:
         prompt = requests.read(path, data, self.config.server)
         if isinstance(prompt, Ids):
-            return Outcome(outcomes.IDS, Tokens(prompt.data))
+            return TokenOutcome(outcomes.IDS, TokenSequence(prompt.data))
         reason = self._why_not_local(prompt)
         if not reason:
             return self._submit_local(prompt, done)
@@ -176,9 +178,9 @@ class TokenService:
             raise NoTokens(reason)
         return self._submit_remote(remote.question(prompt, model), done)
 
-    def _why_not_local(self, prompt: Text | Chat) -> str:
+    def _why_not_local(self, prompt: TextPrompt | ChatPrompt) -> str:
         local = self.local
-        if local is None or (isinstance(prompt, Chat) and local.template_problem):
+        if local is None or (isinstance(prompt, ChatPrompt) and local.template_problem):
             return outcomes.NO_TOKENIZER
         if self.trust == MISMATCH:
             return outcomes.MISMATCH
@@ -186,18 +188,20 @@ class TokenService:
             return outcomes.UNVERIFIED
         return ""
 
-    def _submit_local(self, prompt: Text | Chat, done: Done) -> Outcome | Ticket:
+    def _submit_local(
+        self, prompt: TextPrompt | ChatPrompt, done: Done
+    ) -> TokenOutcome | TokenTicket:
         assert self.local is not None
-        if isinstance(prompt, Chat) and len(prompt.messages) > self.config.inline_messages:
+        if isinstance(prompt, ChatPrompt) and len(prompt.messages) > self.config.inline_messages:
             return self._start(object(), self._rendering(self.local, prompt), done)
         text = self.local.text(prompt)
         surrounded = prompt.add_special_tokens
         result = self._from_text(self.local, text, surrounded)
-        if isinstance(result, Outcome):
+        if isinstance(result, TokenOutcome):
             return result
         return self._start((text, surrounded), result, done)
 
-    def _from_text(self, local: Local, text: str, surrounded: bool) -> Outcome | _Work:
+    def _from_text(self, local: Local, text: str, surrounded: bool) -> TokenOutcome | _Work:
         """An outcome, or what is left to be done in a thread."""
         cache = self.cache
         assert cache is not None
@@ -215,12 +219,12 @@ class TokenService:
             reason = outcomes.EXTENDED if found.nodes else outcomes.SHORT
         tokens = cache.put_together(found, _encode(local, missing) if missing else [])
         if found.nodes:
-            self._check_sometimes(local, Text(text, surrounded), tokens)
-        return Outcome(reason, tokens)
+            self._check_sometimes(local, TextPrompt(text, surrounded), tokens)
+        return TokenOutcome(reason, tokens)
 
     # -- in a thread
 
-    def _start(self, key: object, work: _Work, done: Done) -> Ticket:
+    def _start(self, key: object, work: _Work, done: Done) -> TokenTicket:
         """Have it done in a thread; one thread's work serves all who ask the same meanwhile."""
         job = self._jobs.get(key)
         if job is None:
@@ -232,8 +236,8 @@ class TokenService:
             return ticket
         return self._wait(job, done)
 
-    def _wait(self, job: _Job, done: Done) -> Ticket:
-        ticket = Ticket(done, self.counts, self._loop, self.config.wait_s)
+    def _wait(self, job: _Job, done: Done) -> TokenTicket:
+        ticket = TokenTicket(done, self.counts, self._loop, self.config.wait_s)
         job.tickets.append(ticket)
         return ticket
 
@@ -265,39 +269,39 @@ class TokenService:
         try:
             result = rest()
         except NoTokens as error:
-            result = Outcome(error.reason, detail=str(error))
-        if not isinstance(result, Outcome):
+            result = TokenOutcome(error.reason, detail=str(error))
+        if not isinstance(result, TokenOutcome):
             self._hand_over(job, result)
             return
         del self._jobs[job.key]
         for ticket in job.tickets:
             self._loop.call_soon(ticket.deliver, result)
 
-    def _rendering(self, local: Local, chat: Chat) -> _Work:
+    def _rendering(self, local: Local, chat: ChatPrompt) -> _Work:
         def work() -> _Rest:
             text = local.text(chat)
             return lambda: self._from_text(local, text, chat.add_special_tokens)
 
         return work
 
-    def _encoding(self, local: Local, found: Found, missing: list[str]) -> _Work:
+    def _encoding(self, local: Local, found: CachedTokens, missing: list[str]) -> _Work:
         cache = self.cache
         assert cache is not None
 
         def work() -> _Rest:
             ids = _encode(local, missing)
-            return lambda: Outcome(outcomes.TOKENIZED, cache.put_together(found, ids))
+            return lambda: TokenOutcome(outcomes.TOKENIZED, cache.put_together(found, ids))
 
         return work
 
     def _encoding_whole(self, local: Local, text: str) -> _Work:
         def work() -> _Rest:
-            tokens = Tokens(local.ids(Text(text, True)).tobytes())
-            return lambda: Outcome(outcomes.TOKENIZED, tokens)
+            tokens = TokenSequence(local.ids(TextPrompt(text, True)).tobytes())
+            return lambda: TokenOutcome(outcomes.TOKENIZED, tokens)
 
         return work
 
-    def _check_sometimes(self, local: Local, prompt: Text, tokens: Tokens) -> None:
+    def _check_sometimes(self, local: Local, prompt: TextPrompt, tokens: TokenSequence) -> None:
         """Compare what memory gave with the full way, now and then and when there is time."""
         self._until_check -= 1
         if self._until_check > 0 or self._jobs:
@@ -311,16 +315,16 @@ class TokenService:
         job = self._jobs[tokens] = _Job(tokens)
         self._hand_over(job, work)
 
-    def _checked(self, same: bool) -> Outcome:
+    def _checked(self, same: bool) -> TokenOutcome:
         self.checks += 1
         if not same:  # the cuts are wrong for this tokenizer: do without them from now on
             self.check_failures += 1
             self.cache = SegmentCache(Splitter(None), self.config.cache_bytes)
-        return Outcome(outcomes.TOKENIZED)
+        return TokenOutcome(outcomes.TOKENIZED)
 
     # -- from a worker
 
-    def _submit_remote(self, body: bytes, done: Done) -> Ticket:
+    def _submit_remote(self, body: bytes, done: Done) -> TokenTicket:
         job = self._jobs.get(body)
         if job is None:
             if len(self._questions) >= self.config.remote_limit:
@@ -333,23 +337,23 @@ class TokenService:
 
     async def _ask_worker(self, job: _Job, body: bytes) -> None:
         assert self._ask is not None
-        outcome = Outcome(outcomes.REMOTE_ERROR)
+        outcome = TokenOutcome(outcomes.REMOTE_ERROR)
         try:
             ids = await remote.tokenize(self._ask, body, self.config.wait_s)
-            outcome = Outcome(outcomes.REMOTE, Tokens(ids.tobytes()))
+            outcome = TokenOutcome(outcomes.REMOTE, TokenSequence(ids.tobytes()))
         except NoTokens as error:
-            outcome = Outcome(error.reason, detail=str(error))
+            outcome = TokenOutcome(error.reason, detail=str(error))
         finally:
             self._finished(job, lambda: outcome)
 
 
 def _failed(error: NoTokens) -> _Rest:
-    outcome = Outcome(error.reason, detail=str(error))
+    outcome = TokenOutcome(error.reason, detail=str(error))
     return lambda: outcome
 
 
-def _nothing_came() -> Outcome:
-    return Outcome(outcomes.ERROR, detail="the thread failed")
+def _nothing_came() -> TokenOutcome:
+    return TokenOutcome(outcomes.ERROR, detail="the thread failed")
 
 
 def _encode(local: Local, texts: list[str]) -> list[array[int]]:

@@ -24,7 +24,7 @@ import jinja2.sandbox
 
 from routing.engine.tokens import formats, messages
 from routing.engine.tokens.outcomes import TEMPLATE_ERROR, NoTokens
-from routing.engine.tokens.requests import Chat, Json, ServerDefaults
+from routing.engine.tokens.requests import ChatPrompt, Json, ServerDefaults
 
 # Whatever code in a template can raise, short of the process being in trouble.
 _ERRORS = (
@@ -112,7 +112,7 @@ class ChatTemplate:
         self._knows_developer = '"developer"' in source or "'developer'" in source
         self._special_tokens = special_tokens
 
-    def render(self, chat: Chat, defaults: ServerDefaults) -> str:
+    def render(self, chat: ChatPrompt, defaults: ServerDefaults) -> str:
         """Raises NoTokens."""
         wanted = defaults.content_format
         as_parts = (self.content_format if wanted == "auto" else wanted) == formats.PARTS

@@ -22,7 +22,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from routing.engine.tokens.outcomes import ERROR, NO_TOKENIZER, NoTokens
-from routing.engine.tokens.requests import Chat, ServerDefaults, Text
+from routing.engine.tokens.requests import ChatPrompt, ServerDefaults, TextPrompt
 from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
 
 Json = dict[str, Any]
@@ -253,15 +253,15 @@ class Local:
         if self._templates.uses_clock:  # its day may begin at another moment than the worker's
             self.doubts.append("template_clock")
 
-    def text(self, prompt: Text | Chat) -> str:
+    def text(self, prompt: TextPrompt | ChatPrompt) -> str:
         """What is to be tokenized. Raises NoTokens."""
-        if isinstance(prompt, Text):
+        if isinstance(prompt, TextPrompt):
             return prompt.text
         if self._templates is None:
             raise NoTokens(NO_TOKENIZER, self.template_problem)
         return self._templates.pick(prompt.tools).render(prompt, self.defaults)
 
-    def ids(self, prompt: Text | Chat) -> array[int]:
+    def ids(self, prompt: TextPrompt | ChatPrompt) -> array[int]:
         """The full way: no cuts, nothing remembered. Raises NoTokens."""
         text = self.text(prompt)
         try:

@@ -33,7 +33,7 @@ _MAX_EVENT_BYTES = 16_384  # a longer one is no usage event
 _MAX_WAITING_BYTES = 65_536
 
 
-class Usage(NamedTuple):
+class TokenUsage(NamedTuple):
     """Tokens as the engine counted them; None where it did not say."""
 
     prompt: int | None
@@ -50,7 +50,7 @@ def _count(usage: dict[str, Any], *names: str) -> int | None:
     return None
 
 
-def _numbers(usage: dict[str, Any]) -> Usage:
+def _numbers(usage: dict[str, Any]) -> TokenUsage:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     if type(details) is dict:
         cached = _count(details, "cached_tokens")
@@ -61,10 +61,10 @@ def _numbers(usage: dict[str, Any]) -> Usage:
         # Anthropic: input_tokens are those which were neither read from a cache nor written there.
         prompt += _count(usage, "cache_read_input_tokens") or 0
         prompt += _count(usage, "cache_creation_input_tokens") or 0
-    return Usage(prompt, _count(usage, "completion_tokens", "output_tokens"), cached)
+    return TokenUsage(prompt, _count(usage, "completion_tokens", "output_tokens"), cached)
 
 
-def read(tail: bytes) -> Usage | None:
+def read(tail: bytes) -> TokenUsage | None:
     """The last usage object in the tail of a body, or None."""
     at = tail.rfind(_MARK)
     while at >= 0:
@@ -84,7 +84,7 @@ class UsageReader:
     __slots__ = ("last", "size", "usage")
 
     def __init__(self) -> None:
-        self.usage: Usage | None = None
+        self.usage: TokenUsage | None = None
         self.size = 0
         self.last = b""
 
@@ -105,7 +105,7 @@ def _unfinished(data: bytes) -> bytes:
     return data[at:]
 
 
-class Engine(Protocol):
+class EngineFingerprint(Protocol):
     """Of whose events those are. `fingerprint`: its `system_fingerprint` of all answers, "" where
     it has none, None while not known."""
 
@@ -126,8 +126,8 @@ class StreamFilter:
 
     __slots__ = ("_engine", "_held", "_long", "_off", "_waiting", "aligned", "usage")
 
-    def __init__(self, engine: Engine) -> None:
-        self.usage: Usage | None = None
+    def __init__(self, engine: EngineFingerprint) -> None:
+        self.usage: TokenUsage | None = None
         self.aligned = True  # what was read so far are whole chunks
         self._engine = engine
         self._held = b""  # the beginning of an event
@@ -274,7 +274,7 @@ class AnswerTokens:
         """The usage of the whole answer is here, whatever may still follow."""
         return self.filter is not None and self.filter.usage is not None
 
-    def usage(self) -> Usage | None:
+    def usage(self) -> TokenUsage | None:
         if not self.streams:
             return self._reader.usage
         if self.filter is not None and self.filter.usage is not None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from cachetier.client.address import Address
-from cachetier.client.cache_client import CacheClient, Outcome
+from cachetier.client.cache_client import CacheClient, KeyOutcome
 from cachetier.wire import envelope
 from tests.cachetier.client.conftest import PASSWORD
 from tests.support.cachenode import CacheNode, Valkey
@@ -50,9 +50,9 @@ def pairs(keys: list[bytes], views: list[memoryview]) -> list[tuple[bytes, memor
 
 def test_what_was_stored_is_loaded(client: CacheClient) -> None:
     keys, bodies, places = fresh(7), rows(7), empty(7)
-    assert client.store(pairs(keys, bodies), 60, LONG_S) == [Outcome.OK] * 7
-    assert client.exists(keys, LONG_S) == [Outcome.OK] * 7
-    assert client.load(pairs(keys, places), LONG_S) == [Outcome.OK] * 7
+    assert client.store(pairs(keys, bodies), 60, LONG_S) == [KeyOutcome.OK] * 7
+    assert client.exists(keys, LONG_S) == [KeyOutcome.OK] * 7
+    assert client.load(pairs(keys, places), LONG_S) == [KeyOutcome.OK] * 7
     assert places == bodies
     assert client.counters.bytes_loaded == client.counters.bytes_stored == 7 * ROW
 
@@ -61,7 +61,7 @@ def test_what_is_not_there_is_missing(client: CacheClient) -> None:
     keys, there = fresh(3), fresh(1)
     client.store([(there[0], rows(1)[0])], 60, LONG_S)
     mixed = [keys[0], there[0], keys[1]]
-    wanted = [Outcome.MISSING, Outcome.OK, Outcome.MISSING]
+    wanted = [KeyOutcome.MISSING, KeyOutcome.OK, KeyOutcome.MISSING]
     assert client.exists(mixed, LONG_S) == wanted
     assert client.load(pairs(mixed, empty(3)), LONG_S) == wanted
 
@@ -74,8 +74,8 @@ def test_nothing_asked_is_nothing_answered(client: CacheClient) -> None:
 
 def test_the_first_value_under_a_key_stays(client: CacheClient) -> None:
     (key,), (first, second), (place,) = fresh(1), rows(2), empty(1)
-    assert client.store([(key, first)], 60, LONG_S) == [Outcome.OK]
-    assert client.store([(key, second)], 60, LONG_S) == [Outcome.OK]
+    assert client.store([(key, first)], 60, LONG_S) == [KeyOutcome.OK]
+    assert client.store([(key, second)], 60, LONG_S) == [KeyOutcome.OK]
     client.load([(key, place)], LONG_S)
     assert place == first
 
@@ -101,10 +101,10 @@ def test_a_changed_byte_is_corrupt_and_the_rest_of_the_batch_comes(
         raw.set(keys[1], bytes(value))
     except redis.ResponseError:
         assert isinstance(cache, CacheNode), "only our node looks at the envelope"
-        assert client.load([(keys[1], places[1])], LONG_S) == [Outcome.MISSING]
+        assert client.load([(keys[1], places[1])], LONG_S) == [KeyOutcome.MISSING]
         return
     outcomes = client.load(pairs(keys, places), LONG_S)
-    assert outcomes == [Outcome.OK, Outcome.CORRUPT, Outcome.OK]
+    assert outcomes == [KeyOutcome.OK, KeyOutcome.CORRUPT, KeyOutcome.OK]
     assert (places[0], places[2]) == (bodies[0], bodies[2])
 
 
@@ -116,7 +116,7 @@ def test_a_value_of_another_length_is_corrupt(
     raw.set(key, b"x" * length)
     client.store([(after, rows(1)[0])], 60, LONG_S)
     outcomes = client.load(pairs([key, after], empty(2)), LONG_S)
-    assert outcomes == [Outcome.CORRUPT, Outcome.OK]
+    assert outcomes == [KeyOutcome.CORRUPT, KeyOutcome.OK]
 
 
 def test_many_threads_share_one_client(client: CacheClient) -> None:
@@ -126,7 +126,7 @@ def test_many_threads_share_one_client(client: CacheClient) -> None:
         keys, bodies, places = fresh(5), rows(5), empty(5)
         for _ in range(3):
             client.store(pairs(keys, bodies), 60, LONG_S)
-            if client.load(pairs(keys, places), LONG_S) != [Outcome.OK] * 5:
+            if client.load(pairs(keys, places), LONG_S) != [KeyOutcome.OK] * 5:
                 failures.append("not loaded")
             if places != bodies:
                 failures.append("wrong bytes")
@@ -143,8 +143,8 @@ def test_a_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
     told: list[str] = []
     client = CacheClient(Address.parse(cache.url), "wrong", on_change=told.append)
     for _ in range(3):
-        assert client.exists(fresh(1), LONG_S) == [Outcome.ERROR]
-    assert client.exists(fresh(1), LONG_S) == [Outcome.OPEN]
+        assert client.exists(fresh(1), LONG_S) == [KeyOutcome.ERROR]
+    assert client.exists(fresh(1), LONG_S) == [KeyOutcome.OPEN]
     assert len(told) == 1
     assert "WRONGPASS" in told[0]
     assert "wrong" not in told[0].replace("WRONGPASS", "")
@@ -152,7 +152,7 @@ def test_a_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
 
 def test_a_missing_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
     client = CacheClient(Address.parse(cache.url))
-    assert client.exists(fresh(2), LONG_S) == [Outcome.ERROR] * 2
+    assert client.exists(fresh(2), LONG_S) == [KeyOutcome.ERROR] * 2
 
 
 def test_a_refused_value_is_an_outcome_and_the_connection_stays_in_use(
@@ -161,12 +161,12 @@ def test_a_refused_value_is_an_outcome_and_the_connection_stays_in_use(
     """17 MiB are more than our node of 64 MiB takes at once, and fine with Valkey."""
     large, after = memoryview(bytearray(17 * 1024 * 1024)), rows(1)[0]
     batch = [(fresh(1)[0], large), (fresh(1)[0], after)]
-    refused = Outcome.REFUSED if isinstance(cache, CacheNode) else Outcome.OK
-    assert client.store(batch, 60, 60.0) == [refused, Outcome.OK]
+    refused = KeyOutcome.REFUSED if isinstance(cache, CacheNode) else KeyOutcome.OK
+    assert client.store(batch, 60, 60.0) == [refused, KeyOutcome.OK]
     assert not client.breaker.is_open
 
 
 def test_a_closed_client_answers_with_outcomes(client: CacheClient) -> None:
     client.exists(fresh(1), LONG_S)
     client.close()
-    assert client.exists(fresh(1), LONG_S) == [Outcome.ERROR]
+    assert client.exists(fresh(1), LONG_S) == [KeyOutcome.ERROR]

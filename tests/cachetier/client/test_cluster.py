@@ -15,7 +15,7 @@ import redis
 from cachetier.client.address import Address
 from cachetier.client.cluster import SLOTS, Redirect, SlotMap, read_redirect, read_slots, slot_of
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from tests.cachetier.client.conftest import PASSWORD
 from tests.support.cachenode import Valkey
@@ -136,10 +136,10 @@ def places(stored: list[tuple[bytes, memoryview]]) -> list[tuple[bytes, memoryvi
 
 def test_values_go_where_their_slots_are(pool: CachePool, cluster: Cluster) -> None:
     stored = items("plain", 30)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
-    assert pool.exists([key for key, _ in stored], LONG_S) == [Outcome.OK] * 30
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 30
+    assert pool.exists([key for key, _ in stored], LONG_S) == [KeyOutcome.OK] * 30
     wanted = places(stored)
-    assert pool.load(wanted, LONG_S) == [Outcome.OK] * 30
+    assert pool.load(wanted, LONG_S) == [KeyOutcome.OK] * 30
     assert wanted == stored
     for number, node in enumerate(cluster.nodes):
         ours = [key for key, _ in stored if pool.lane(key) == f"127.0.0.1:{node.port}"]
@@ -154,7 +154,7 @@ def test_a_slot_on_its_way_and_a_slot_that_moved(pool: CachePool, cluster: Clust
     source = next(n for n in range(3) if pool.lane(b"{way}0").endswith(f":{cluster.nodes[n].port}"))
     target = (source + 1) % 3
     stored = items("{way}", 4)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 4
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 4
 
     cluster.raw(target).execute_command(
         "CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.identity(source)
@@ -165,7 +165,7 @@ def test_a_slot_on_its_way_and_a_slot_that_moved(pool: CachePool, cluster: Clust
     _migrate(cluster, source, target, [key for key, _ in stored[:2]])
     _all_there(pool, stored)
     late = items("{way}late", 2)
-    assert pool.store(late, 60, LONG_S) == [Outcome.OK] * 2
+    assert pool.store(late, 60, LONG_S) == [KeyOutcome.OK] * 2
     _all_there(pool, late)
 
     _migrate(cluster, source, target, [key for key, _ in stored[2:]])
@@ -187,9 +187,9 @@ def _migrate(cluster: Cluster, source: int, target: int, keys: list[bytes]) -> N
 
 
 def _all_there(pool: CachePool, stored: list[tuple[bytes, memoryview]]) -> None:
-    assert pool.exists([key for key, _ in stored], LONG_S) == [Outcome.OK] * len(stored)
+    assert pool.exists([key for key, _ in stored], LONG_S) == [KeyOutcome.OK] * len(stored)
     wanted = places(stored)
-    assert pool.load(wanted, LONG_S) == [Outcome.OK] * len(stored)
+    assert pool.load(wanted, LONG_S) == [KeyOutcome.OK] * len(stored)
     assert wanted == stored
 
 
@@ -266,7 +266,11 @@ def test_no_server_sends_the_client_to_an_address_of_its_own(
     try:
         until(lambda: pool.open_breakers(), what="a node")
         stored = items("rogue", 20)
-        moved = {Outcome.MOVED, Outcome.ERROR, Outcome.OPEN}  # of the port nobody listens on
+        moved = {
+            KeyOutcome.MOVED,
+            KeyOutcome.ERROR,
+            KeyOutcome.OPEN,
+        }  # of the port nobody listens on
         assert {*pool.exists([key for key, _ in stored], LONG_S)} <= moved
         assert {*pool.store(stored, 60, LONG_S)} <= moved
         assert {*pool.load(places(stored), LONG_S)} <= moved
@@ -276,7 +280,7 @@ def test_no_server_sends_the_client_to_an_address_of_its_own(
             known = rogue.asked_for_slots
             until(lambda: rogue.asked_for_slots > known, what="another look at the slots")
             until(lambda: any("not followed" in text for text in told), what="a message")
-            assert {*pool.load(places(stored), LONG_S)} == {Outcome.MOVED}
+            assert {*pool.load(places(stored), LONG_S)} == {KeyOutcome.MOVED}
         else:
             assert any("nodes=cluster" in text for text in told)
         with pytest.raises(BlockingIOError):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from tests.support.cachenode import CacheNode
 from tests.support.certificates import authority, stranger
@@ -74,9 +74,9 @@ def works(url: str) -> bool:
     stored = [(b"%b-%d" % (stem, i), memoryview(os.urandom(200_000))) for i in range(5)]
     wanted = [(key, memoryview(bytearray(200_000))) for key, _ in stored]
     try:
-        if pool.store(stored, 60, LONG_S) != [Outcome.OK] * 5:
+        if pool.store(stored, 60, LONG_S) != [KeyOutcome.OK] * 5:
             return False
-        return pool.load(wanted, LONG_S) == [Outcome.OK] * 5 and wanted == stored
+        return pool.load(wanted, LONG_S) == [KeyOutcome.OK] * 5 and wanted == stored
     finally:
         pool.close()
 

@@ -13,7 +13,7 @@ import pytest
 from cachetier.client import membership
 from cachetier.client.address import Address
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from tests.support import cachefaults
 from tests.support.cachefaults import FaultProxy
@@ -69,12 +69,12 @@ def places(stored: Stored) -> Stored:
     return [(key, memoryview(bytearray(ROW))) for key, _ in stored]
 
 
-def load(pool: CachePool, stored: Stored, timeout_s: float = LONG_S) -> list[Outcome]:
+def load(pool: CachePool, stored: Stored, timeout_s: float = LONG_S) -> list[KeyOutcome]:
     """Whatever is said to be well is, byte for byte, what was stored."""
     wanted = places(stored)
     outcomes = pool.load(wanted, timeout_s)
     for outcome, got, true in zip(outcomes, wanted, stored, strict=True):
-        assert outcome is not Outcome.OK or got == true
+        assert outcome is not KeyOutcome.OK or got == true
     return outcomes
 
 
@@ -86,10 +86,10 @@ def test_values_spread_and_come_back(make, three: list[CacheNode]) -> None:
     pool = make(*(node.port for node in three))
     before = [held(node) for node in three]
     stored = items(60)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 60
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 60
     keys = [key for key, _ in stored]
-    assert pool.exists([*keys, b"not there"], LONG_S) == [Outcome.OK] * 60 + [Outcome.MISSING]
-    assert load(pool, stored) == [Outcome.OK] * 60
+    assert pool.exists([*keys, b"not there"], LONG_S) == [KeyOutcome.OK] * 60 + [KeyOutcome.MISSING]
+    assert load(pool, stored) == [KeyOutcome.OK] * 60
     added = [held(node) - was for node, was in zip(three, before, strict=True)]
     assert sum(added) == 60
     assert min(added) >= 8
@@ -110,10 +110,10 @@ def test_two_copies_are_on_two_nodes(make, three: list[CacheNode]) -> None:
     pool = make(*(node.port for node in three), replicas=2)
     before = sum(held(node) for node in three)
     stored = items(30)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 30
     assert sum(held(node) for node in three) - before == 60
     assert pool.counters.bytes_stored == 30 * ROW, "what a caller stored, once"
-    assert load(pool, stored) == [Outcome.OK] * 30
+    assert load(pool, stored) == [KeyOutcome.OK] * 30
 
 
 @pytest.mark.parametrize("fault", ["silent", "cut", "garbage", "corrupt"])
@@ -123,7 +123,7 @@ def test_a_broken_node_costs_its_own_values_only(
 ) -> None:
     pool = make(*(proxy.port for proxy in proxies), replicas=replicas)
     stored = items(30)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 30
     proxies[0].fault = {
         "silent": cachefaults.silent,
         "cut": cachefaults.cut_after(0),
@@ -136,7 +136,7 @@ def test_a_broken_node_costs_its_own_values_only(
     assert not all(lost)
     outcomes = load(pool, stored, 3.0)
     expected = [replicas == 2 or not gone for gone in lost]
-    assert [outcome is Outcome.OK for outcome in outcomes] == expected
+    assert [outcome is KeyOutcome.OK for outcome in outcomes] == expected
 
 
 def test_a_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProxy]) -> None:
@@ -146,7 +146,7 @@ def test_a_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultPr
     for proxy in proxies[:1]:
         proxy.fault = cachefaults.silent
     started = time.monotonic()
-    assert pool.exists([key for key, _ in stored], 2.0) == [Outcome.OK] * 12
+    assert pool.exists([key for key, _ in stored], 2.0) == [KeyOutcome.OK] * 12
     assert time.monotonic() - started < LONG_S
 
 
@@ -162,18 +162,18 @@ def test_each_node_has_a_breaker_of_its_own(make, proxies: list[FaultProxy]) -> 
         f"127.0.0.1:{proxy.port}": proxy is proxies[1] for proxy in proxies
     }
     assert not pool.is_open
-    assert load(pool, stored).count(Outcome.OPEN) > 0
+    assert load(pool, stored).count(KeyOutcome.OPEN) > 0
     assert [text for text in told if "left alone" in text and broken in text]
     proxies[1].fault = cachefaults.passing
-    until(lambda: load(pool, stored) == [Outcome.OK] * 30, what="the node used again")
+    until(lambda: load(pool, stored) == [KeyOutcome.OK] * 30, what="the node used again")
     assert not any(pool.open_breakers().values())
 
 
 def test_a_store_is_well_if_one_of_two_nodes_took_it(make, three: list[CacheNode]) -> None:
     pool = make(three[0].port, free_port(), replicas=2)
     stored = items(10)
-    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 10
-    assert load(pool, stored) == [Outcome.OK] * 10
+    assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 10
+    assert load(pool, stored) == [KeyOutcome.OK] * 10
 
 
 def test_nothing_asked_is_nothing_answered(make, three: list[CacheNode]) -> None:
@@ -189,7 +189,7 @@ def test_many_threads_share_one_pool(make, three: list[CacheNode]) -> None:
         stored = items(9)
         for _ in range(3):
             pool.store(stored, 60, LONG_S)
-            if load(pool, stored) != [Outcome.OK] * 9:
+            if load(pool, stored) != [KeyOutcome.OK] * 9:
                 failures.append("not loaded")
 
     threads = [threading.Thread(target=work) for _ in range(6)]
@@ -205,15 +205,15 @@ def test_a_closed_pool_answers_with_outcomes(make, three: list[CacheNode]) -> No
     stored = items(6)
     pool.store(stored, 60, LONG_S)
     pool.close()
-    assert Outcome.OK not in load(pool, stored)
-    assert Outcome.OK not in pool.exists([key for key, _ in stored], LONG_S)
+    assert KeyOutcome.OK not in load(pool, stored)
+    assert KeyOutcome.OK not in pool.exists([key for key, _ in stored], LONG_S)
 
 
 def test_closing_ends_what_is_under_way(make, proxies: list[FaultProxy]) -> None:
     pool = make(*(proxy.port for proxy in proxies))
     for proxy in proxies:
         proxy.fault = cachefaults.silent
-    outcomes: list[Outcome] = []
+    outcomes: list[KeyOutcome] = []
     keys = [key for key, _ in items(90)]  # so many that none of three nodes has none of them
     thread = threading.Thread(target=lambda: outcomes.extend(pool.exists(keys, 3600.0)))
     thread.start()
@@ -221,7 +221,7 @@ def test_closing_ends_what_is_under_way(make, proxies: list[FaultProxy]) -> None
     pool.close()
     thread.join(LONG_S)
     assert len(outcomes) == 90
-    assert set(outcomes) <= {Outcome.ERROR, Outcome.NO_NODE}
+    assert set(outcomes) <= {KeyOutcome.ERROR, KeyOutcome.NO_NODE}
 
 
 # -- nodes that come and go --------------------------------------------------------------------
@@ -243,12 +243,12 @@ def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hur
     pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
     try:
         stored = items(40)
-        assert pool.store(stored, 60, LONG_S) == [Outcome.NO_NODE] * 40
+        assert pool.store(stored, 60, LONG_S) == [KeyOutcome.NO_NODE] * 40
         assert pool.lane(b"k") == ""
         until(lambda: told, what="a word about the missing file")
         in_file(path, *three[:2])
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
-        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 40
+        assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 40
         before = {key: pool.lane(key) for key, _ in stored}
 
         in_file(path, *three)
@@ -256,12 +256,12 @@ def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hur
         moved = {key for key, _ in stored if pool.lane(key) != before[key]}
         assert 0 < len(moved) < 30
         assert {pool.lane(key) for key in moved} == {f"cache-{three[2].port}"}
-        expected = [Outcome.MISSING if key in moved else Outcome.OK for key, _ in stored]
+        expected = [KeyOutcome.MISSING if key in moved else KeyOutcome.OK for key, _ in stored]
         assert load(pool, stored) == expected
 
         in_file(path, *three[:2])
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes again")
-        assert load(pool, stored) == [Outcome.OK] * 40
+        assert load(pool, stored) == [KeyOutcome.OK] * 40
         assert f"cache-{three[2].port}" in pool.by_node(), "what it was asked still counts"
     finally:
         pool.close()
@@ -283,7 +283,7 @@ def test_a_file_which_makes_no_sense_changes_nothing(
         until(lambda: len(told) >= 2, what="a complaint")
         assert len(pool.open_breakers()) == 3
         stored = items(9)
-        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 9
+        assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 9
     finally:
         pool.close()
 
@@ -297,10 +297,10 @@ def test_a_name_is_followed(
     try:
         until(lambda: len(pool.open_breakers()) == 1, what="one node")
         stored = items(20)
-        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 20
+        assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 20
         behind.append(Address("127.0.0.1", three[1].port))
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
-        assert 0 < load(pool, stored).count(Outcome.OK) < 20
+        assert 0 < load(pool, stored).count(KeyOutcome.OK) < 20
         behind.clear()
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes still")
     finally:
@@ -315,7 +315,7 @@ def test_counters_of_nodes_that_left_stay_bounded(
     members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
     for port in range(1, 20):
         members._replace((Address("127.0.0.1", port),))
-        members.clients()[f"127.0.0.1:{port}"].counters.add("load", [Outcome.OK], 10)
+        members.clients()[f"127.0.0.1:{port}"].counters.add("load", [KeyOutcome.OK], 10)
     found = members.counters()
     assert len(found) == 4
     assert sum(one.bytes_loaded for one in found.values()) == 190

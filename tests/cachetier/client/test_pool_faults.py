@@ -12,7 +12,7 @@ import pytest
 
 from cachetier.client.address import Address
 from cachetier.client.breaker import CircuitBreaker
-from cachetier.client.cache_client import CacheClient, Outcome
+from cachetier.client.cache_client import CacheClient, KeyOutcome
 from tests.support import cachefaults
 from tests.support.cachefaults import Fault, FaultProxy
 from tests.support.cachenode import CacheNode
@@ -63,7 +63,7 @@ FAULTS: dict[str, Fault] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_load_over_a_broken_wire(node: CacheNode, proxy: FaultProxy, name: str) -> None:
     stored = items(3)
-    assert to(node.port).store(stored, 60, NEVER_S) == [Outcome.OK] * 3
+    assert to(node.port).store(stored, 60, NEVER_S) == [KeyOutcome.OK] * 3
     client = to(proxy.port)
     proxy.fault = FAULTS[name]
     wanted = places(stored)
@@ -72,12 +72,12 @@ def test_a_load_over_a_broken_wire(node: CacheNode, proxy: FaultProxy, name: str
     assert time.monotonic() - started < NEVER_S
     assert len(outcomes) == 3
     for outcome, (_, got), (_, true) in zip(outcomes, wanted, stored, strict=True):
-        assert outcome is not Outcome.OK or got == true
-    assert Outcome.OK not in outcomes[1:]
+        assert outcome is not KeyOutcome.OK or got == true
+    assert KeyOutcome.OK not in outcomes[1:]
     # The same client is well again as soon as the wire is.
     proxy.fault = cachefaults.passing
     again = places(stored)
-    assert client.load(again, NEVER_S) == [Outcome.OK] * 3
+    assert client.load(again, NEVER_S) == [KeyOutcome.OK] * 3
     assert [got for _, got in again] == [true for _, true in stored]
 
 
@@ -85,8 +85,8 @@ def test_a_load_over_a_broken_wire(node: CacheNode, proxy: FaultProxy, name: str
 def test_lookups_and_stores_over_a_broken_wire(proxy: FaultProxy, name: str) -> None:
     client = to(proxy.port)
     proxy.fault = FAULTS[name]
-    assert Outcome.OK not in client.exists([b"a", b"b"], DEADLINE_S)
-    assert Outcome.OK not in client.store(items(2), 60, DEADLINE_S)
+    assert KeyOutcome.OK not in client.exists([b"a", b"b"], DEADLINE_S)
+    assert KeyOutcome.OK not in client.store(items(2), 60, DEADLINE_S)
 
 
 def test_a_node_that_takes_nothing_does_not_hold_a_store(tmp_path: object) -> None:
@@ -95,22 +95,22 @@ def test_a_node_that_takes_nothing_does_not_hold_a_store(tmp_path: object) -> No
         client = to(listener.getsockname()[1])
         big = [(b"k", memoryview(bytearray(64 * 1024 * 1024)))]
         started = time.monotonic()
-        assert client.store(big, 60, DEADLINE_S) == [Outcome.TIMEOUT]
+        assert client.store(big, 60, DEADLINE_S) == [KeyOutcome.TIMEOUT]
         assert time.monotonic() - started < NEVER_S
 
 
 def test_nobody_listening_is_an_outcome_at_once() -> None:
     client = to(free_port())
-    assert client.exists([b"a"], NEVER_S) == [Outcome.ERROR]
+    assert client.exists([b"a"], NEVER_S) == [KeyOutcome.ERROR]
 
 
 def test_a_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
     """Kept connections are dead then; that says nothing about the node."""
     client = to(node.port, CircuitBreaker(threshold=1))
-    assert client.exists([b"a"], NEVER_S) == [Outcome.MISSING]
+    assert client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING]
     node.kill()
     node.restart()
-    assert client.exists([b"a"], NEVER_S) == [Outcome.MISSING]
+    assert client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING]
     assert not client.breaker.is_open
 
 
@@ -122,12 +122,12 @@ def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
         on_change=told.append,
     )
     node.kill()
-    assert client.exists([b"a"], NEVER_S) == [Outcome.ERROR]
-    assert client.exists([b"a"], NEVER_S) == [Outcome.ERROR]
+    assert client.exists([b"a"], NEVER_S) == [KeyOutcome.ERROR]
+    assert client.exists([b"a"], NEVER_S) == [KeyOutcome.ERROR]
     assert client.breaker.is_open
-    assert client.store(items(1), 60, NEVER_S)[0] in (Outcome.OPEN, Outcome.ERROR)
+    assert client.store(items(1), 60, NEVER_S)[0] in (KeyOutcome.OPEN, KeyOutcome.ERROR)
     node.restart()
-    until(lambda: client.exists([b"a"], NEVER_S) == [Outcome.MISSING], what="closed breaker")
+    until(lambda: client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING], what="closed breaker")
     assert len(told) == 2
     assert "left alone" in told[0]
     assert "answers again" in told[1]
@@ -136,13 +136,13 @@ def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
 def test_closing_ends_what_is_under_way(proxy: FaultProxy) -> None:
     proxy.fault = cachefaults.silent
     client = to(proxy.port)
-    outcomes: list[Outcome] = []
+    outcomes: list[KeyOutcome] = []
     thread = threading.Thread(target=lambda: outcomes.extend(client.exists([b"a"], 3600.0)))
     thread.start()
     until(lambda: proxy.down_bytes > 0, what="the question asked")
     client.close()
     thread.join(NEVER_S)
-    assert outcomes == [Outcome.ERROR]
+    assert outcomes == [KeyOutcome.ERROR]
 
 
 def test_counters_add_up(node: CacheNode, proxy: FaultProxy) -> None:

@@ -12,8 +12,8 @@ import pytest
 from cachetier.client import cache_client, shared_memory
 from cachetier.client.address import Address
 from cachetier.client.cache_client import CacheClient
-from cachetier.client.outcomes import Outcome
-from cachetier.client.shared_memory import NotShared, SharedMemory, read_lease
+from cachetier.client.outcomes import KeyOutcome
+from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, read_lease
 from tests.support.cachenode import CacheNode
 from tests.support.leasingnode import LeasingNode
 
@@ -33,7 +33,7 @@ def client_of(node: LeasingNode | CacheNode) -> CacheClient:
     return CacheClient(Address("127.0.0.1", node.port))
 
 
-def load(client: CacheClient, *keys: bytes) -> tuple[list[Outcome], list[bytes]]:
+def load(client: CacheClient, *keys: bytes) -> tuple[list[KeyOutcome], list[bytes]]:
     places = [memoryview(bytearray(ROW)) for _ in keys]
     outcomes = client.load(list(zip(keys, places, strict=True)), LONG_S)
     return outcomes, [bytes(place) for place in places]
@@ -45,7 +45,7 @@ def test_values_in_one_or_many_runs_are_read_and_the_lease_given_back(leasing: L
         leasing.put(b"k%d" % number, bodies[number], *cuts)
     client = client_of(leasing)
     outcomes, got = load(client, b"k0", b"k1", b"k2", b"k3")
-    assert outcomes == [Outcome.OK] * 4
+    assert outcomes == [KeyOutcome.OK] * 4
     assert got == bodies
     assert leasing.commands == [b"LEASE", b"UNLEASE"]
     assert leasing.unleased == [b"1"]
@@ -58,7 +58,7 @@ def test_what_is_not_leased_comes_over_the_socket(leasing: LeasingNode) -> None:
     leasing.put(b"there", body)
     client = client_of(leasing)
     outcomes, got = load(client, b"missing", b"there")
-    assert outcomes == [Outcome.MISSING, Outcome.OK]
+    assert outcomes == [KeyOutcome.MISSING, KeyOutcome.OK]
     assert got[1] == body
     assert client.counters.by_shared == {"ok": 1, "not_leased": 1}
 
@@ -72,18 +72,18 @@ def test_a_changed_byte_is_corrupt(leasing: LeasingNode, place: int) -> None:
         byte = file.read(1)
         file.seek(offset + place)
         file.write(bytes([byte[0] ^ 1]))
-    assert load(client_of(leasing), b"k")[0] == [Outcome.CORRUPT]
+    assert load(client_of(leasing), b"k")[0] == [KeyOutcome.CORRUPT]
 
 
 def test_another_keys_value_is_corrupt(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW))
     leasing.values[b"other"] = leasing.values[b"k"]
-    assert load(client_of(leasing), b"other")[0] == [Outcome.CORRUPT]
+    assert load(client_of(leasing), b"other")[0] == [KeyOutcome.CORRUPT]
 
 
 def test_a_value_of_another_length_is_corrupt(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW + 1))
-    assert load(client_of(leasing), b"k")[0] == [Outcome.CORRUPT]
+    assert load(client_of(leasing), b"k")[0] == [KeyOutcome.CORRUPT]
 
 
 def test_an_arena_that_was_cut_short_ends_no_process(leasing: LeasingNode) -> None:
@@ -93,7 +93,7 @@ def test_an_arena_that_was_cut_short_ends_no_process(leasing: LeasingNode) -> No
         file.truncate(leasing.values[b"k"][0][0] + 1000)
     client = client_of(leasing)
     outcomes, _ = load(client, b"k")
-    assert outcomes != [Outcome.OK]
+    assert outcomes != [KeyOutcome.OK]
     assert client.counters.by_shared == {"not_leased": 1}
 
 
@@ -111,7 +111,7 @@ def test_where_it_does_not_work_values_come_over_the_socket(leasing: LeasingNode
         leasing.lease_reply = b"-ERR this node shares no memory\r\n"
     client = client_of(leasing)
     for _ in range(3):
-        assert load(client, b"k") == ([Outcome.OK], [body])
+        assert load(client, b"k") == ([KeyOutcome.OK], [body])
     assert client.counters.by_shared == {why: 3}
     assert leasing.commands.count(b"LEASE") == 1, "not asked again at once"
     assert client.counters.by_outcome == {("load", "ok"): 3}
@@ -143,7 +143,7 @@ def held(arena: Path) -> int:
 def test_a_restarted_node_has_a_new_arena(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW))
     client = client_of(leasing)
-    assert load(client, b"k")[0] == [Outcome.OK]
+    assert load(client, b"k")[0] == [KeyOutcome.OK]
     before = held(leasing.path)
     for _ in range(5):
         leasing.token = os.urandom(16)
@@ -152,7 +152,7 @@ def test_a_restarted_node_has_a_new_arena(leasing: LeasingNode) -> None:
         leasing.write_header(leasing.token)
         body = os.urandom(ROW)
         leasing.put(b"k", body)
-        assert load(client, b"k") == ([Outcome.OK], [body])
+        assert load(client, b"k") == ([KeyOutcome.OK], [body])
     assert held(leasing.path) <= before
     client.close()
 
@@ -162,7 +162,7 @@ def test_a_name_that_leads_elsewhere_is_refused(leasing: LeasingNode, name: str)
     leasing.put(b"k", os.urandom(ROW))
     leasing.name = name
     client = client_of(leasing)
-    assert load(client, b"k")[0] == [Outcome.OK]
+    assert load(client, b"k")[0] == [KeyOutcome.OK]
     assert client.counters.by_shared == {"bad_answer": 1}
 
 
@@ -171,7 +171,7 @@ def test_a_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(leasing.path)
     leasing.name = "link"
     client = client_of(leasing)
-    assert load(client, b"k")[0] == [Outcome.OK]
+    assert load(client, b"k")[0] == [KeyOutcome.OK]
     assert client.counters.by_shared == {"no_access": 1}
 
 
@@ -191,7 +191,7 @@ def test_a_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
     ],
 )
 def test_answers_which_make_no_sense(reply: object) -> None:
-    with pytest.raises(NotShared):
+    with pytest.raises(SharedMemoryUnavailable):
         read_lease(reply, 1)
 
 
@@ -199,7 +199,7 @@ def test_short_values_are_not_asked_for(leasing: LeasingNode) -> None:
     leasing.put(b"k", bytes(100))
     client = client_of(leasing)
     view = memoryview(bytearray(100))
-    assert client.load([(b"k", view)], LONG_S) == [Outcome.OK]
+    assert client.load([(b"k", view)], LONG_S) == [KeyOutcome.OK]
     assert leasing.commands == [b"GET"]
 
 
@@ -212,16 +212,16 @@ def test_a_node_of_ours_is_read_through_its_shared_memory(tmp_path: Path) -> Non
         keys = [b"emb1:ns:0:%02x" % number for number in range(6)]
         bodies = [os.urandom(ROW) for _ in keys]
         views = [memoryview(body) for body in bodies]
-        assert client.store(list(zip(keys, views, strict=True)), 60, LONG_S) == [Outcome.OK] * 6
+        assert client.store(list(zip(keys, views, strict=True)), 60, LONG_S) == [KeyOutcome.OK] * 6
         for _ in range(3):
-            assert load(client, *keys) == ([Outcome.OK] * 6, bodies)
+            assert load(client, *keys) == ([KeyOutcome.OK] * 6, bodies)
         assert client.counters.by_shared == {"ok": 18}
         node.kill()
         node.restart()
         outcomes, _ = load(client, *keys)
-        assert outcomes == [Outcome.MISSING] * 6, "a restarted node is empty, and its arena new"
+        assert outcomes == [KeyOutcome.MISSING] * 6, "a restarted node is empty, and its arena new"
         client.store(list(zip(keys, views, strict=True)), 60, LONG_S)
-        assert load(client, *keys) == ([Outcome.OK] * 6, bodies)
+        assert load(client, *keys) == ([KeyOutcome.OK] * 6, bodies)
         assert client.counters.by_shared["ok"] == 24
         client.close()
     finally:
@@ -234,7 +234,7 @@ def test_a_node_of_ours_without_shared_memory_says_so(tmp_path: Path) -> None:
     try:
         client = client_of(node)
         client.store([(b"emb1:ns:0:00", memoryview(bytes(ROW)))], 60, LONG_S)
-        assert load(client, b"emb1:ns:0:00")[0] == [Outcome.OK]
+        assert load(client, b"emb1:ns:0:00")[0] == [KeyOutcome.OK]
         (reason,) = client.counters.by_shared
         assert reason in ("off", "unknown_command")
     finally:

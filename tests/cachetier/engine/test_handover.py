@@ -15,7 +15,7 @@ import redis
 
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine import handover
-from cachetier.engine.config import Place, parse
+from cachetier.engine.config import ListenAddress, parse
 from cachetier.engine.net.peer import Peer, PeerFacts
 from cachetier.engine.node import Node
 from cachetier.engine.policies import POLICIES, make
@@ -111,7 +111,7 @@ async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.Mon
     monkeypatch.setattr(handover, "Peer", Late)
     node = Node(parse(("--memory", "1MiB")))
     node.store.put(b"k", b"ours", now=0.0, ttl_s=None, condition=Condition.ALWAYS)
-    one = handover.Handover(node, [Place("peer", 1)])
+    one = handover.Handover(node, [ListenAddress("peer", 1)])
     await one.run()
     assert one.facts()["state"] == "done"
     assert one.facts()["there"] == 1
@@ -134,7 +134,7 @@ async def test_no_more_goes_out_a_second_than_allowed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(handover, "Peer", Willing)
     node = Node(parse(("--memory", "1MiB")))
     node.store.put(b"k", bytes(10_000), now=0.0, ttl_s=None, condition=Condition.ALWAYS)
-    one = handover.Handover(node, [Place("peer", 1)], rate=10)
+    one = handover.Handover(node, [ListenAddress("peer", 1)], rate=10)
     with monkeypatch.context() as patched:
         patched.setattr(handover.asyncio, "sleep", wait)
         await one.run()

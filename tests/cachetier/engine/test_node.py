@@ -239,7 +239,7 @@ def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.Monkey
     node = Node(parse(("--memory", "1MiB")))
     monkeypatch.setattr(node, "soon", later.append)
     out = Out()
-    talk = session.Session(node, out, HANDLERS)
+    talk = session.ClientSession(node, out, HANDLERS)
     out.resumed = talk.feed
     words = b"MGET" + b" none" * 50 + b"\r\n"
     talk.parser.get_buffer()[: len(words)] = words
@@ -255,13 +255,15 @@ def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.Monkey
 
 
 def test_a_fault_within_a_reply_costs_its_client_only(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(talk: session.Session, _words: list[bytes]) -> session.Rest:
+    def broken(talk: session.ClientSession, _words: list[bytes]) -> session.Rest:
         talk.reply(b"*2\r\n")
         yield
         raise ZeroDivisionError
 
     out = Out()
-    talk = session.Session(Node(parse(("--memory", "1MiB"))), out, {**HANDLERS, "mget": broken})
+    talk = session.ClientSession(
+        Node(parse(("--memory", "1MiB"))), out, {**HANDLERS, "mget": broken}
+    )
     for words in (b"MGET a b\r\n", b"PING\r\n"):
         talk.parser.get_buffer()[: len(words)] = words
         talk.parser.received(len(words))

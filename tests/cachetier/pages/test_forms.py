@@ -25,9 +25,9 @@ TYPED = {
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is woken, and the machine is of a known size."""
     from cachetier import selectors
-    from cachetier.tier.spec import Room
+    from cachetier.tier.spec import SpareCapacity
 
-    monkeypatch.setattr(selectors, "room", lambda: Room(8 * GIB, 100 * GIB))
+    monkeypatch.setattr(selectors, "room", lambda: SpareCapacity(8 * GIB, 100 * GIB))
 
 
 @pytest.fixture

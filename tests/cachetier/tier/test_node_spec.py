@@ -24,7 +24,7 @@ from console.provisioners.base import (
 )
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.specs import ReplicaFacts, check_spec
 from tests.support.http_stub import http_stub
 
@@ -123,7 +123,7 @@ def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
 def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
     def resources(**given: Any) -> dict[str, Any]:
         facts = replace(ON_CLUSTER, spec=replace(ON_CLUSTER.spec, **given))
-        target = Target("llm", frozenset(CAPABILITIES))
+        target = RenderingTarget("llm", frozenset(CAPABILITIES))
         spec = in_pods(node_spec(facts), facts, "image")
         objects = render(spec, target, Secrets(files={"password": "x"}))
         (workload,) = [one for one in objects if one["kind"] == "StatefulSet"]
@@ -150,7 +150,7 @@ def test_workers_find_all_nodes_behind_one_name() -> None:
     assert (nodes.kind, nodes.replicas) == ("dns", 2)
     objects = render(
         in_pods(node_spec(both), both, "image"),
-        Target("llm", frozenset(CAPABILITIES)),
+        RenderingTarget("llm", frozenset(CAPABILITIES)),
         Secrets(files={"password": "x"}),
     )
     names = [one["metadata"]["name"] for one in objects if one["kind"] == "Service"]

@@ -9,9 +9,9 @@ import pytest
 
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
 from cachetier.tier import spec
-from cachetier.tier.spec import GIB, MIB, Effect, Refused, Room, TierSpec, change, create
+from cachetier.tier.spec import GIB, MIB, Effect, Refused, SpareCapacity, TierSpec, change, create
 
-ROOM = Room(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
+ROOM = SpareCapacity(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
 SMALL = TierSpec(memory_bytes=GIB)
 
 
@@ -59,7 +59,7 @@ def test_refusals(data: dict[str, Any], field: str, code: str) -> None:
     assert problem.remedy
 
 
-CLUSTERS = Room(memory_bytes=GIB, disk_bytes=GIB, clusters=frozenset({"prod"}))
+CLUSTERS = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB, clusters=frozenset({"prod"}))
 
 
 def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
@@ -113,7 +113,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_tier_may_shrink_on_a_machine_that_has_less_than_it_had() -> None:
     large = TierSpec(memory_bytes=GIB, node_count=12, disk_bytes=20 * GIB)
-    poor = Room(memory_bytes=GIB, disk_bytes=GIB)
+    poor = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB)
     assert change(large, {"node_count": 11}, poor).node_count == 11
     with pytest.raises(Refused):
         change(large, {"node_count": 13}, poor)

@@ -14,7 +14,7 @@ from cachetier.wire.frames import (
     Landing,
     Limits,
     ProtocolError,
-    Refused,
+    RefusedFrame,
     Request,
     RequestParser,
     limits_before_login,
@@ -39,14 +39,14 @@ class Feeder:
         self.scatter = scatter
         self.parser = RequestParser(limits or Limits(), self._land)
 
-    def _land(self, before: Request, length: int) -> Landing | Refused:
+    def _land(self, before: Request, length: int) -> Landing | RefusedFrame:
         if length > self.left:
-            return Refused("backpressure", length)
+            return RefusedFrame("backpressure", length)
         self.left -= length
         self.reserved.append(length)
         return Pieces(length, self.piece) if self.piece else Buffer(length)
 
-    def feed(self, data: bytes) -> list[list[bytes | Refused]]:
+    def feed(self, data: bytes) -> list[list[bytes | RefusedFrame]]:
         """As a socket would: as much as the parser's buffers take, then what is complete."""
         requests = []
         while data:
@@ -79,8 +79,8 @@ class Pieces:
         ]
 
 
-def whole(argument: Argument) -> bytes | Refused:
-    return argument if isinstance(argument, bytes | Refused) else b"".join(argument.views)
+def whole(argument: Argument) -> bytes | RefusedFrame:
+    return argument if isinstance(argument, bytes | RefusedFrame) else b"".join(argument.views)
 
 
 LARGE = bytes(range(256)) * (DIRECT_BYTES // 256 + 3)
@@ -197,7 +197,7 @@ def test_a_refused_value_is_dropped_and_the_connection_goes_on(
     for cut in (5, 25, 40, len(LARGE), len(LARGE) + 30):
         feeder = Feeder(limits, budget)
         came = feeder.feed(data[:cut]) + feeder.feed(data[cut:])
-        refused = Refused(reason, len(LARGE))
+        refused = RefusedFrame(reason, len(LARGE))
         assert came == [[b"SET", b"k", refused, b"NX"], [b"PING"]]
         assert feeder.reserved == []
 

@@ -15,7 +15,7 @@ from console.accounts.models import Team
 from console.audit import chain, integrity
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.system.rounds import State
+from console.system.rounds import RoundState
 from console.vault import key_rotation
 from tests.support.console import person
 from tests.support.people import client_of
@@ -144,7 +144,7 @@ def test_what_is_done_in_sql_is_found(
     text, intact = integrity.verify()
     assert not intact and "changed outside the console" in text
     found = integrity.as_round()
-    assert found.state is State.FAILING and "reseal" in found.remedy
+    assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 
 def test_a_row_that_waits_is_found_too(rows: list[int]) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from console.client import Client, TimedOut
-from console.client.watch import Event, Watch, events
+from console.client.watch import Watch, WatchEvent, events
 from tests.console.client.test_http import URL, no, ok
 
 
@@ -112,8 +112,8 @@ def test_events_are_read_as_browsers_do() -> None:
     text = "data: a\ndata:b\nid: 1\n\n: beat\n\nevent: x\ndata: {}\n\nid: 2\n\nnonsense\n\n"
     answer = httpx.Response(200, text=text)
     assert list(events(answer)) == [
-        Event(id="1", data="a\nb"),
-        Event(name="comment"),
-        Event(name="x", data="{}"),
-        Event(id="2"),
+        WatchEvent(id="1", data="a\nb"),
+        WatchEvent(name="comment"),
+        WatchEvent(name="x", data="{}"),
+        WatchEvent(id="2"),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.commandline.context import Wrong
+from console.commandline.context import CommandError
 from console.commandline.profiles import Profile, place, read, target, write
 
 HTTPS = "https://console.example"
@@ -48,7 +48,7 @@ def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
     env = {"EMBERLINE_URL": HTTPS, "EMBERLINE_TOKEN_FILE": str(file)}
     found = target({}, env)
     assert found is not None and found.profile.token == "emb_x"
-    with pytest.raises(Wrong, match="cannot be read"):
+    with pytest.raises(CommandError, match="cannot be read"):
         target({}, {**env, "EMBERLINE_TOKEN_FILE": str(tmp_path / "none")})
 
 
@@ -60,7 +60,7 @@ def test_this_machine_may_be_asked_in_clear(host: str) -> None:
 @pytest.mark.parametrize("host", ["console.example", "10.0.0.1", "localhost.example"])
 def test_another_machine_may_not_unless_somebody_says_so(host: str) -> None:
     env = {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"}
-    with pytest.raises(Wrong, match="is not encrypted"):
+    with pytest.raises(CommandError, match="is not encrypted"):
         target({}, env)
     assert target({}, {**env, "EMBERLINE_ALLOW_HTTP": "1"})
 
@@ -69,7 +69,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     for text in ("{", "[]", '{"default": {"address": "x"}}', '{"default": 1}'):
         place(env).write_text(text)
-        with pytest.raises(Wrong, match="is damaged"):
+        with pytest.raises(CommandError, match="is damaged"):
             target({}, env)
 
 
@@ -83,6 +83,6 @@ def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:
     assert [one.name for one in place(env).parent.iterdir()] == ["profiles.json"]
     place(env).unlink()
     place(env).mkdir()
-    with pytest.raises(Wrong, match="cannot be written"):
+    with pytest.raises(CommandError, match="cannot be written"):
         write(place(env), {})
     assert [one.name for one in place(env).parent.iterdir()] == ["profiles.json"]

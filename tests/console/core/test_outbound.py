@@ -16,7 +16,7 @@ from console.core.outbound import Allowed, parse_allowed, why_forbidden, why_not
 from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from dashboards.alerts.notify import receivers
 from dashboards.alerts.notify.protocol import http_post as webhooks
 from dashboards.prometheus.http.login import Login
@@ -107,7 +107,7 @@ def _query(url: str) -> None:
 
 def _list_pods(url: str) -> None:
     access = ClusterAccess(KUBECONFIG, kubeconfig=kubeconfig(url.replace("http:", "https:")))
-    Client(access, "default").listed(kinds.POD)
+    KubernetesClient(access, "default").listed(kinds.POD)
 
 
 @pytest.mark.parametrize("connect", [_post, _query, _list_pods])
@@ -115,7 +115,7 @@ def test_a_name_is_judged_when_it_is_connected_to(
     strict: None, stub: Stub, renamed: str, connect: Callable[[str], None], db: None
 ) -> None:
     before = len(stub.seen)
-    with pytest.raises((webhooks.Unsent, NoReplyError, PermanentError), match="own machine"):
+    with pytest.raises((webhooks.PostError, NoReplyError, PermanentError), match="own machine"):
         connect(stub.url.replace("127.0.0.1", renamed))
     assert len(stub.seen) == before
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.commandline import input as commandline_read
-from console.commandline.context import Wrong
+from console.commandline.context import CommandError
 from console.core import yaml_reader
 from console.core.environment import SettingError
 from console.core.yaml_reader import YamlError
@@ -102,7 +102,14 @@ def _of_file(text: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["aliases", "merges", "flow depth"])
 def test_every_way_in_refuses_a_bomb(name: str, tmp_path: Path) -> None:
     text = BOMBS[name][0]
-    refused = (YamlError, SpecErrors, kubeconfig.KubeconfigError, SettingError, ConfigError, Wrong)
+    refused = (
+        YamlError,
+        SpecErrors,
+        kubeconfig.KubeconfigError,
+        SettingError,
+        ConfigError,
+        CommandError,
+    )
     for way in (
         documents.read,
         spec_text.read,

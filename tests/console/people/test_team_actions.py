@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.utils import timezone
 
-from console.accounts.models import ApiToken, Membership, Source, Team, User
+from console.accounts.models import ApiToken, Membership, MembershipSource, Team, User
 from console.accounts.permissions import allows, allows_somewhere, role_on, visible
 from console.audit.models import AuditEvent
 from console.core.errors import Refused
@@ -172,7 +172,7 @@ def test_nobody_gives_a_right_which_they_have_not(teams: Teams, people: Cast) ->
 
 
 def test_what_the_sign_on_says_is_not_changed_here(teams: Teams) -> None:
-    Membership.objects.filter(user=teams.erin).update(source=Source.OIDC)
+    Membership.objects.filter(user=teams.erin).update(source=MembershipSource.OIDC)
     for attempt in (
         lambda: team_actions.set_member(teams.gina, "ours", "erin", "admin"),
         lambda: team_actions.remove_member(teams.gina, "ours", "erin"),

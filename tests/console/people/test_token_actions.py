@@ -11,7 +11,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from console.accounts import credentials
-from console.accounts.models import Membership, Source, Team, User
+from console.accounts.models import Membership, MembershipSource, Team, User
 from console.accounts.permissions import allows
 from console.audit.models import AuditEvent
 from console.people import actions, team_actions, token_actions
@@ -136,7 +136,7 @@ def _factor_off(access: Access) -> None:
 
 
 def _linked(access: Access, *, leads: bool) -> Identity:
-    Membership.objects.update(source=Source.OIDC)
+    Membership.objects.update(source=MembershipSource.OIDC)
     return Identity.objects.create(
         user=access.alice, provider="acme", issuer=ACME.issuer, subject="s", leads=leads
     )

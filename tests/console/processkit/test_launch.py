@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from console.processkit import leftovers
-from console.processkit.launch import Launch, Run
+from console.processkit.launch import Launch, LaunchRun
 from tests.support.cachenode import ROOT
 from tests.support.waiting import until
 
@@ -63,8 +63,8 @@ class Room:
         return until(lambda: leftovers.children(process.pid))[0]
 
     @property
-    def run(self) -> Run:
-        return Run.read(self.folder)
+    def run(self) -> LaunchRun:
+        return LaunchRun.read(self.folder)
 
     def pid(self, name: str) -> int:
         """A pid which the command wrote."""
@@ -130,7 +130,7 @@ def test_signals_reach_the_command_and_term_is_no_death(room: Room) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 7
     assert room.out.read_text().split() == ["ready", "SIGHUP", "SIGUSR1", "SIGTERM"]
-    assert room.run == Run(False, process.pid, 0, "exit status 7")
+    assert room.run == LaunchRun(False, process.pid, 0, "exit status 7")
 
 
 def test_a_second_term_is_not_passed_on(room: Room) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from console.processkit.metrics import Sample, parse, total
+from console.processkit.metrics import MetricSample, parse, total
 
 TEXT = """\
 # HELP vllm:x_total what it counts
@@ -17,7 +17,7 @@ nonsense{a="b"} twelve
 
 def test_reads_names_labels_values_and_timestamps() -> None:
     samples = parse(TEXT)
-    assert samples[0] == Sample("vllm:x_total", {"engine": "0", "source": "host"}, 12.0)
+    assert samples[0] == MetricSample("vllm:x_total", {"engine": "0", "source": "host"}, 12.0)
     assert [sample.name for sample in samples] == [
         "vllm:x_total",
         "vllm:x_total",

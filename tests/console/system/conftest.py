@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
-from console.provisioners.local.rpc import State
+from console.provisioners.local.rpc import ProcessState
 from console.provisioners.local.supervisord import Program, include_dir, render_program
 from tests.support.people import Cast, cast
 from tests.support.supervised import Supervised
@@ -39,7 +39,7 @@ class Rig:
     def running(self, name: str = "valkey", other_than: int = 0) -> ProgramSeen:
         def runs() -> ProgramSeen | None:
             found = self.seen(name)
-            up = found.state is State.RUNNING and found.pid != other_than
+            up = found.state is ProcessState.RUNNING and found.pid != other_than
             return found if up else None
 
         return until(runs, what=f"{name} runs")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from console.provisioners.local.programs import Ending, ProgramSeen, parse_endings
-from console.provisioners.local.rpc import State
-from console.system.comparison import Mark, Step, Verdict, compare
+from console.provisioners.local.rpc import ProcessState
+from console.system.comparison import ProgramChange, ProgramMark, ProgramStep, compare
 
 KILLED = Ending("terminated by SIGKILL", asked=False)
 ASKED = Ending("exit status 0", asked=True)
-SAME, BEGAN, BACK = Verdict(Step.SAME), Verdict(Step.BEGAN), Verdict(Step.RETURNED, 1)
-BEFORE = Mark("boot-1", 100, 1000.0)
+SAME, BEGAN, BACK = (
+    ProgramChange(ProgramStep.SAME),
+    ProgramChange(ProgramStep.BEGAN),
+    ProgramChange(ProgramStep.RETURNED, 1),
+)
+BEFORE = ProgramMark("boot-1", 100, 1000.0)
 
 
 def seen(
@@ -20,7 +24,7 @@ def seen(
     ending: Ending | None = None,
     deaths: int | None = None,
 ) -> ProgramSeen:
-    state = State.RUNNING if pid else State.BACKOFF
+    state = ProcessState.RUNNING if pid else ProcessState.BACKOFF
     return ProgramSeen("x", state, pid, started_at, ending=ending, deaths=deaths)
 
 
@@ -41,12 +45,16 @@ def seen(
         pytest.param(BEFORE, "boot-2", seen(101, 1005.0, KILLED), BEGAN, id="new supervisord"),
         pytest.param(BEFORE, "boot-2", seen(), BEGAN, id="new supervisord, same pids"),
         pytest.param(BEFORE, "boot-2", seen(0, 0.0), BEGAN, id="new supervisord, not up yet"),
-        pytest.param(Mark("boot-1", 0, 0.0), "boot-1", seen(101), BEGAN, id="its first start"),
-        pytest.param(Mark("boot-1", 0, 0.0), "boot-1", seen(0, 0.0), SAME, id="still not up"),
+        pytest.param(
+            ProgramMark("boot-1", 0, 0.0), "boot-1", seen(101), BEGAN, id="its first start"
+        ),
+        pytest.param(
+            ProgramMark("boot-1", 0, 0.0), "boot-1", seen(0, 0.0), SAME, id="still not up"
+        ),
     ],
 )
 def test_a_program_of_the_consoles_own(
-    before: Mark | None, supervisor: str, now: ProgramSeen, verdict: Verdict
+    before: ProgramMark | None, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
     assert compare(before, supervisor, now) == verdict
 
@@ -56,7 +64,9 @@ def test_a_program_of_the_consoles_own(
     [
         pytest.param(2, "boot-1", seen(deaths=2), SAME, id="nothing happened"),
         pytest.param(2, "boot-1", seen(101, 1005.0, KILLED, 3), BACK, id="died and is back"),
-        pytest.param(2, "boot-1", seen(101, 1005.0, None, 5), Verdict(Step.RETURNED, 3), id="3"),
+        pytest.param(
+            2, "boot-1", seen(101, 1005.0, None, 5), ProgramChange(ProgramStep.RETURNED, 3), id="3"
+        ),
         pytest.param(2, "boot-1", seen(101, 1005.0, KILLED, 2), BEGAN, id="replaced on purpose"),
         pytest.param(2, "boot-1", seen(101, 1005.0, None, 0), BEGAN, id="a new spec"),
         pytest.param(2, "boot-1", seen(0, 0.0, KILLED, 3), SAME, id="died, not yet back"),
@@ -64,9 +74,9 @@ def test_a_program_of_the_consoles_own(
     ],
 )
 def test_a_program_of_a_workload(
-    before: int, supervisor: str, now: ProgramSeen, verdict: Verdict
+    before: int, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
-    assert compare(Mark("boot-1", 100, 1000.0, before), supervisor, now) == verdict
+    assert compare(ProgramMark("boot-1", 100, 1000.0, before), supervisor, now) == verdict
 
 
 def test_supervisords_log_tells_how_each_one_ended_last() -> None:

@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext
 
 from console.clusters import refresh
-from console.clusters.choices import Phase, Reason
+from console.clusters.choices import ClusterPhase, ClusterReason
 from console.system import preflight
 from console.web import health
 
@@ -44,7 +44,11 @@ def on_kubernetes(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setenv("DJANGO_SECRET_KEY_FILE", "/given")
     monkeypatch.setenv("EMBERLINE_ENCRYPTION_KEY_FILE", "/given")
-    monkeypatch.setattr(refresh, "look", lambda _row: refresh.Seen(Phase.READY, Reason.ANSWERS))
+    monkeypatch.setattr(
+        refresh,
+        "look",
+        lambda _row: refresh.ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS),
+    )
     return tmp_path
 
 
@@ -100,7 +104,9 @@ def test_an_image_without_a_name(on_kubernetes: Path, settings: Any) -> None:
 
 
 def test_rights_that_are_missing(on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = refresh.Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, "May not make deployments.apps.")
+    seen = refresh.ClusterObservation(
+        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, "May not make deployments.apps."
+    )
     monkeypatch.setattr(refresh, "look", lambda _row: seen)
     refused("cluster", "deployments.apps", "Role")
 

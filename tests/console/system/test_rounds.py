@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from console.launcher.layout import Layout, write_facts
 from console.system import preflight, rounds
-from console.system.rounds import Round, State
+from console.system.rounds import Round, RoundState
 from dashboards.alerts.notify.dispatcher import AWAY, LOOKING, NOBODY
 from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, Route
 from dashboards.alerts.settings import rule_file
@@ -53,42 +53,42 @@ def told() -> None:
 
 
 def test_telling_of_alerts(asked: Path) -> None:
-    assert of("alerts").state is State.LATE, "it was never done"
+    assert of("alerts").state is RoundState.LATE, "it was never done"
     now = timezone.now()
     Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
     found = of("alerts")
-    assert (found.state, found.text) == (State.IDLE, "Nobody is told of alerts.")
+    assert (found.state, found.text) == (RoundState.IDLE, "Nobody is told of alerts.")
     told()
     Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")
-    assert (found.state, found.last_at) == (State.WORKING, now)
+    assert (found.state, found.last_at) == (RoundState.WORKING, now)
     assert "wait: 1;" in found.text
-    for reason, state in ((AWAY, State.FAILING), (NOBODY, State.IDLE)):
+    for reason, state in ((AWAY, RoundState.FAILING), (NOBODY, RoundState.IDLE)):
         Dispatch.objects.update(reason=reason)
         assert of("alerts").state is state
         assert of("alerts").remedy
     Dispatch.objects.update(reason=LOOKING, looked_at=now - timedelta(minutes=3))
     found = of("alerts")
-    assert found.state is State.LATE
+    assert found.state is RoundState.LATE
     assert "beat" in found.remedy
 
 
 def test_bringing_the_rules(asked: Path, settings: Any) -> None:
-    assert of("alert rules").state is State.LATE, "nobody has brought them yet"
+    assert of("alert rules").state is RoundState.LATE, "nobody has brought them yet"
     row = RuleFile.objects.create(state=Load.LOADED, digest=rule_file._wanted()[1])
     found = of("alert rules")
-    assert (found.state, found.last_at) == (State.WORKING, row.at)
+    assert (found.state, found.last_at) == (RoundState.WORKING, row.at)
     own = OwnRule.objects.create(name="Mine", expr="up", summary="x")
-    assert of("alert rules").state is State.LATE, "other rules than those that were loaded"
+    assert of("alert rules").state is RoundState.LATE, "other rules than those that were loaded"
     own.delete()
     RuleFile.objects.update(state=Load.WAITING)
-    assert of("alert rules").state is State.LATE
+    assert of("alert rules").state is RoundState.LATE
     RuleFile.objects.update(state=Load.REFUSED, message="promtool: endpoint theirs is bad")
     found = of("alert rules")
-    assert found.state is State.FAILING
+    assert found.state is RoundState.FAILING
     assert "theirs" not in found.text + found.remedy, "whoever may not see it reads this too"
     settings.EMBERLINE = replace(settings.EMBERLINE, prometheus_url="http://elsewhere")
-    assert of("alert rules").state is State.IDLE
+    assert of("alert rules").state is RoundState.IDLE
 
 
 ENDED = datetime(2026, 11, 10, 12, tzinfo=UTC)
@@ -115,33 +115,35 @@ def added(*back: int) -> None:
 
 def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> None:
     found = of("costs")
-    assert (found.state, found.last_at) == (State.LATE, None)
+    assert (found.state, found.last_at) == (RoundState.LATE, None)
     assert "added up: 3, the latest from 2026-11-10 11:00 UTC" in found.text
     added(1, 3)
     assert "added up: 1, the latest from 2026-11-10 10:00 UTC" in of("costs").text
     added(2)
     found = of("costs")
-    assert found.state is State.WORKING
+    assert found.state is RoundState.WORKING
     assert found.last_at == MeasuredHour.objects.latest("looked_at").looked_at
     MeasuredHour.objects.all().delete()
     settings.EMBERLINE = replace(settings.EMBERLINE, prometheus_url="")
-    assert of("costs").state is State.IDLE
+    assert of("costs").state is RoundState.IDLE
 
 
 def test_a_console_with_nothing_to_cost_is_idle(asked: Path) -> None:
-    assert of("costs").state is State.IDLE
+    assert of("costs").state is RoundState.IDLE
 
 
 def test_the_hour_that_has_just_ended_is_not_late(since_nine: Callable[[int], None]) -> None:
     added(2, 3)
-    for minutes, state in ((9, State.WORKING), (11, State.LATE)):
+    for minutes, state in ((9, RoundState.WORKING), (11, RoundState.LATE)):
         since_nine(minutes)
         assert of("costs").state is state
 
 
 @pytest.fixture
 def trouble(monkeypatch: pytest.MonkeyPatch) -> Round:
-    found = Round("a round", "It goes round", State.LATE, timezone.now(), "It is <late>.", "Push.")
+    found = Round(
+        "a round", "It goes round", RoundState.LATE, timezone.now(), "It is <late>.", "Push."
+    )
     monkeypatch.setattr(rounds, "_rounds", [lambda: found])
     return found
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
-from console.provisioners.local.rpc import State
+from console.provisioners.local.rpc import ProcessState
 from console.provisioners.local.supervisord import log_path
 from console.system import program_watch
 from console.system.models import ProcessSeen
@@ -143,7 +143,7 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
         point_at(settings, supervised.var)
         rig.add("prometheus", ("/bin/sh", "-c", "echo 'no <disk>'; exit 3"), start_secs=10)
         supervised.start()
-        until(lambda: rig.seen("prometheus").state is State.BACKOFF, what="backoff")
+        until(lambda: rig.seen("prometheus").state is ProcessState.BACKOFF, what="backoff")
         part = client_of(people.charlie).get("/system/", headers=PART).text
     finally:
         supervised.close()

@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
-from console.commandline.context import FAILED, Wrong
+from console.commandline.context import FAILED, CommandError
 from console.launcher.layout import ROOT
 from console.signon import oidc, totp
 from console.signon.core.configuration import Provider
@@ -146,7 +146,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
     source = world["source"]
     MetricsSource.objects.update(sealed={**source.sealed, "key": encryption.seal("y", "elsewhere")})
     keys(settings, NEW, *old)
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(CommandError) as wrong:
         ThisMachine().rekey()
     assert wrong.value.exit_code == FAILED
     done, lost = str(wrong.value).split(" No key here opens ")

@@ -20,9 +20,9 @@ from django.utils import timezone
 
 from console.audit.selectors import events
 from dashboards.benchmarks import actions, lifecycle, selectors
-from dashboards.benchmarks.actions import Wish
+from dashboards.benchmarks.actions import BenchmarkRequest
 from dashboards.benchmarks.generator import files, keeper
-from dashboards.benchmarks.models import Benchmark, State
+from dashboards.benchmarks.models import Benchmark, BenchmarkState
 from endpoints.refusals import ConflictError
 from tests.dashboards.benchmarks.conftest import Fleet, passes
 from tests.support.cachenode import ROOT
@@ -35,7 +35,7 @@ QUICK = {"rate": 40, "duration_s": 1, "think_s": 0.05, "answer_tokens": 8}
 
 
 def start(name: str = "demo", **given: Any) -> Benchmark:
-    return actions.start(person("operator"), name, Wish({**QUICK, **given}))[0]
+    return actions.start(person("operator"), name, BenchmarkRequest({**QUICK, **given}))[0]
 
 
 def pid_of(run: Benchmark) -> int:
@@ -72,7 +72,7 @@ def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) 
     assert first.job["nonce"] != second.job["nonce"]
     # Whichever came first: on a busy machine they overtake each other.
     assert min(sample.cached_tokens or 0 for sample in selectors.samples(second)) == 0
-    wish = Wish({**QUICK, **work}, caches="shared")
+    wish = BenchmarkRequest({**QUICK, **work}, caches="shared")
     warm = [passes(actions.start(person("operator"), "demo", wish)[0], "done") for _ in range(2)]
     assert warm[0].job["nonce"] == warm[1].job["nonce"] == "seed-1"
     assert (selectors.samples(warm[1])[0].cached_tokens or 0) > 1400
@@ -107,7 +107,7 @@ def test_a_killed_generator_is_said_and_its_last_word_kept(fleet: Fleet) -> None
     passes(run, "failed")
     assert "ended before the run did" in run.message
     assert run.progress["done"] > 0
-    assert start().state == State.QUEUED  # it does not block the next one
+    assert start().state == BenchmarkState.QUEUED  # it does not block the next one
 
 
 def test_a_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
@@ -147,14 +147,14 @@ def test_two_sweeps_begin_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPat
 def test_one_at_a_time_and_a_second_endpoint_afterwards(fleet: Fleet) -> None:
     fleet.endpoint()
     fleet.endpoint("other")
-    wish = Wish(dict(QUICK), second="other")
+    wish = BenchmarkRequest(dict(QUICK), second="other")
     first, second = actions.start(person("operator"), "demo", wish)
     for name in ("demo", "other"):
         with pytest.raises(ConflictError, match="waits or runs"):
             start(name)
     lifecycle.sweep()
     second.refresh_from_db()
-    assert second.state == State.QUEUED
+    assert second.state == BenchmarkState.QUEUED
     assert "Waiting for demo" in second.stage
     passes(first, "done")
     passes(second, "failed", "done")  # the simulated workers know no model "other"
@@ -192,7 +192,7 @@ def test_what_another_machine_ran_is_given_up_after_a_while(fleet: Fleet) -> Non
     )
     lifecycle.sweep()
     run.refresh_from_db()
-    assert run.state == State.RUNNING
+    assert run.state == BenchmarkState.RUNNING
     Benchmark.objects.filter(pk=run.pk).update(touched_at=moment - timedelta(seconds=61))
     passes(run, "failed")
     assert "elsewhere" in run.message
@@ -230,7 +230,7 @@ def test_four_at_once_are_enough_for_one_machine(fleet: Fleet) -> None:
 def test_a_viewer_may_not_and_the_trail_says_who_did(fleet: Fleet) -> None:
     fleet.endpoint()
     with pytest.raises(PermissionDenied):
-        actions.start(person("viewer"), "demo", Wish(dict(QUICK)))
+        actions.start(person("viewer"), "demo", BenchmarkRequest(dict(QUICK)))
     run = start()
     with pytest.raises(PermissionDenied):
         actions.abort(person("viewer"), run)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dashboards.benchmarks import actions, lifecycle
-from dashboards.benchmarks.actions import Wish
+from dashboards.benchmarks.actions import BenchmarkRequest
 from dashboards.benchmarks.generator import files, keeper
 from dashboards.benchmarks.models import Benchmark
 from tests.dashboards.benchmarks.conftest import Fleet, passes
@@ -30,7 +30,7 @@ def supervised(settings: Any) -> Iterator[Supervised]:
 
 
 def start(**given: Any) -> Benchmark:
-    wish = Wish({"rate": 20, "think_s": 0.05, "duration_s": 1, **given})
+    wish = BenchmarkRequest({"rate": 20, "think_s": 0.05, "duration_s": 1, **given})
     return actions.start(person("operator"), "demo", wish)[0]
 
 

@@ -17,12 +17,12 @@ from console.audit.record import record
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.queries import Scope
-from dashboards.prometheus.http.client import Answer, Question, Series, Window
+from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 from endpoints import actions, selectors
 from endpoints.choices import EventKind
 from endpoints.models import Endpoint, Revision
 from endpoints.reconcile import events
-from endpoints.reconcile.events import Happening
+from endpoints.reconcile.events import Occurrence
 from tests.support.console import make_endpoint, person
 from tests.support.teams import CANARY, OURS, teams, their_endpoints
 
@@ -42,9 +42,9 @@ class Told:
         )
         self.queries: list[str] = []
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.queries += [question.query for question in questions.values()]
-        return dict.fromkeys(questions, Answer(self.series))
+        return dict.fromkeys(questions, QueryResult(self.series))
 
 
 def window() -> Window:
@@ -87,9 +87,9 @@ def test_what_people_and_the_console_did_to_an_endpoint() -> None:
 def test_what_went_wrong_is_told_and_what_is_usual_is_not() -> None:
     endpoint = make_endpoint("demo")
     happened = [
-        Happening(str(EventKind.WORKER_LOST), "demo-worker-0 is gone"),
-        Happening(str(EventKind.L2_LOST), "the cache is away"),
-        Happening(str(EventKind.WORKER_STARTED), "demo-worker-1 was started"),
+        Occurrence(str(EventKind.WORKER_LOST), "demo-worker-0 is gone"),
+        Occurrence(str(EventKind.L2_LOST), "the cache is away"),
+        Occurrence(str(EventKind.WORKER_STARTED), "demo-worker-1 was started"),
     ]
     events.write(endpoint, happened, timezone.now())
     found = texts(told())

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from dashboards.boards import answers
-from dashboards.boards.answers import Kept
+from dashboards.boards.answers import BoardCache
 from dashboards.boards.results import board
 from tests.support.console import browser, make_endpoint
 from tests.support.people import client_of
@@ -36,7 +36,7 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     real = board.document
 
-    def counted(found: board.Measured) -> dict[str, Any]:
+    def counted(found: board.BoardResult) -> dict[str, Any]:
         made.append(found.chosen.key)
         return real(found)
 
@@ -125,7 +125,7 @@ def test_a_look_that_is_not_understood_is_said(settings: Any) -> None:
 
 
 def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:
-    kept, made = Kept(), []
+    kept, made = BoardCache(), []
     for key in (1, 1, *range(2, answers.KEPT_AT_MOST + 2), 1):
         kept.get(key, 60, lambda k=key: made.append(k))
     assert made.count(1) == 2, "made again after it was pushed out"
@@ -133,7 +133,7 @@ def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:
 
 
 def test_what_is_too_old_is_made_again() -> None:
-    kept, made = Kept(), []
+    kept, made = BoardCache(), []
     for _ in range(2):
         kept.get("key", -1, lambda: made.append(1))
     assert len(made) == 2

@@ -11,7 +11,7 @@ import pytest
 
 from console.catalogue import actions as catalogue
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Question, Series
+from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from endpoints.models import Endpoint
 from tests.dashboards.costs.prices.test_factors import endpoint
 from tests.support.people import Cast, cast
@@ -45,14 +45,14 @@ class Told:
     in_parts: bool = False
     asked: list[int] = field(default_factory=list)
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked += [question.at for question in questions.values()]
         fault = Fault(FaultKind.UNREACHABLE, "Prometheus cannot be reached.")
         if self.away:
-            return dict.fromkeys(questions, Answer(fault=fault))
+            return dict.fromkeys(questions, QueryResult(fault=fault))
         missing = (fault,) if self.in_parts else ()
         return {
-            name: Answer(self._series(asked.query), missing=missing)
+            name: QueryResult(self._series(asked.query), missing=missing)
             for name, asked in questions.items()
         }
 

@@ -11,7 +11,7 @@ from console.audit.models import AuditEvent
 from console.processkit.metrics import Registry
 from dashboards.costs import budgets, metrics
 from dashboards.costs.banner import budget_banner
-from dashboards.costs.budgets import FORESEEN, State
+from dashboards.costs.budgets import FORESEEN, BudgetState
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import Budget, BudgetCrossing, CostDay, MeasuredHour, Whose
 from endpoints.models import Endpoint
@@ -29,7 +29,7 @@ def budget(usd: float, whose: str = Whose.ALL, subject: str = "") -> Budget:
     )
 
 
-def state(of: Budget, now: datetime = NOON) -> State:
+def state(of: Budget, now: datetime = NOON) -> BudgetState:
     (found,) = budgets.states([of], now)
     return found
 
@@ -87,7 +87,7 @@ def test_prometheus_is_told(told: Told, one: Endpoint) -> None:
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
     registry = Registry()
-    told_now = metrics.Exposed()
+    told_now = metrics.BudgetMetrics()
     told_now(registry)
     text = registry.render()
     assert f'{metrics.USED}{{budget="team search",team="search"}}' in text

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from console.catalogue import actions as catalogue
 from console.core import counters
 from console.processkit.metrics import Registry, parse
-from dashboards.boards.panels import Line
+from dashboards.boards.panels import PanelLine
 from dashboards.costs import metrics
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.grafana.export import expressions
@@ -24,7 +24,7 @@ from tests.support.prometheus import PROMTOOL
 pytestmark = pytest.mark.django_db
 
 
-def told(prices: metrics.Prices) -> str:
+def told(prices: metrics.PriceMetrics) -> str:
     registry = Registry()
     prices(registry)
     return registry.render()
@@ -32,10 +32,10 @@ def told(prices: metrics.Prices) -> str:
 
 def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
-    assert told(metrics.Prices()) == ""
+    assert told(metrics.PriceMetrics()) == ""
     catalogue.save(cast().ada, THIS_MACHINE, PRICE)
     measured(endpoint("chat", resources={"cpus": 1, "memory_gib": 1, "gpus": 0}), 0.0036)
-    prices = metrics.Prices()
+    prices = metrics.PriceMetrics()
     text = told(prices)
     found = {(one.name, one.labels["endpoint_name"]): one.value for one in parse(text)}
     assert found["emberline_worker_usd_hour", "chat"] == pytest.approx(0.2)  # one CPU of ten
@@ -50,7 +50,7 @@ def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(metrics, "factors", away)
     before = counters.value("prices_unknown")
-    assert told(metrics.Prices()) == ""
+    assert told(metrics.PriceMetrics()) == ""
     assert counters.value("prices_unknown") == before + 1
 
 
@@ -61,7 +61,7 @@ def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.Monkey
         return "sum by (endpoint_name, source) (cached)"
 
     monkeypatch.setitem(expressions.queries.QUERIES, "tokens", tokens)
-    line = Line("tokens", by="source", factor="saved_usd_token")
+    line = PanelLine("tokens", by="source", factor="saved_usd_token")
     series = {
         'cached{endpoint_name="a",source="device",pod="a-0"}': 100,
         'cached{endpoint_name="a",source="host",pod="a-0"}': 50,

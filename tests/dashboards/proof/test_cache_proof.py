@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from console.processkit.metrics import Sample
+from console.processkit.metrics import MetricSample
 from dashboards.proof import cache_proof
-from dashboards.proof.cache_proof import Facts, Outcome
-from endpoints.prompt.client import Answer
+from dashboards.proof.cache_proof import ProofFacts, ProofOutcome
+from endpoints.prompt.client import PromptAnswer
 
 A, B = "demo-worker-0", "demo-worker-1"
-BOTH = Facts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)
+BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)
 TOKENS = 600
 
 
@@ -37,18 +37,18 @@ class World:
     asked: list[tuple[str, str]] = field(default_factory=list)
     asked_at: list[float] = field(default_factory=list)
 
-    def ask(self, prompt: str, pin: str) -> Answer:
+    def ask(self, prompt: str, pin: str) -> PromptAnswer:
         number = len(self.asked)
         self.asked.append((prompt, pin))
         self.asked_at.append(self.now)
         worker = pin if pin and self.obeys_pin else self.route[min(number, 1)]
         if number in self.fails:
-            return Answer(error=self.fails[number], worker=worker)
+            return PromptAnswer(error=self.fails[number], worker=worker)
         source, tokens = self.sources[number]
         if source:
             key = (worker, source)
             self.counts[key] = self.counts.get(key, 0) + tokens
-        return Answer(
+        return PromptAnswer(
             text=self.texts[number],
             worker=worker,
             ttft_s=self.ttft[number],
@@ -59,17 +59,17 @@ class World:
             status=200,
         )
 
-    def scrape(self, worker: str) -> list[Sample] | None:
+    def scrape(self, worker: str) -> list[MetricSample] | None:
         if self.silent:
             return None
         samples = []
         if not self.without_counter:
             for source in ("device", "host", "disk", "p2p", "external_unspecified"):
                 value = self.counts.get((worker, source), 0.0)
-                samples.append(Sample(cache_proof.CACHED, {"source": source}, value))
-        samples.append(Sample(cache_proof.WRITTEN, {"tier": "0:primary"}, self.now * 1e6))
+                samples.append(MetricSample(cache_proof.CACHED, {"source": source}, value))
+        samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "0:primary"}, self.now * 1e6))
         if worker == A and self.asked and self.now >= self.l2_after_s:
-            samples.append(Sample(cache_proof.WRITTEN, {"tier": "1:emberline"}, 4e6))
+            samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "1:emberline"}, 4e6))
         return samples
 
     def pause(self, seconds: float) -> None:
@@ -79,11 +79,11 @@ class World:
         return self.now
 
 
-def run(world: World, facts: Facts = BOTH) -> Outcome:
+def run(world: World, facts: ProofFacts = BOTH) -> ProofOutcome:
     return cache_proof.run(facts, world, lambda _stage, _shots: None)
 
 
-def said(outcome: Outcome) -> str:
+def said(outcome: ProofOutcome) -> str:
     return " ".join(verdict.text for verdict in outcome.verdicts if not verdict.ok)
 
 
@@ -127,11 +127,11 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (Facts((A,), True, True, "prefixaware", True), "Only one worker"),
-        (Facts((A, B), True, False, "prefixaware", True), "L2 is off"),
+        (ProofFacts((A,), True, True, "prefixaware", True), "Only one worker"),
+        (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is off"),
     ],
 )
-def test_what_cannot_be_tried_is_said_and_not_tried(facts: Facts, why: str) -> None:
+def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str) -> None:
     world = World()
     outcome = run(world, facts)
     assert not outcome.proved

@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 
 from console.audit.models import AuditEvent
 from console.commandline import input as commandline_input
-from console.commandline.context import Wrong
+from console.commandline.context import CommandError as Wrong
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey
 from endpoints.placement import installation

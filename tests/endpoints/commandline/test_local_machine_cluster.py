@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from console.audit.models import AuditEvent
 from console.provisioners.base import Drift
 from endpoints.logs import sources
-from endpoints.logs.sources import Line
+from endpoints.logs.sources import LogLine
 from endpoints.models import DriftOrder, Endpoint
 from endpoints.placement import provisioner
 from tests.support.console import make_endpoint
@@ -122,7 +122,7 @@ def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
     at = sources.Container("demo-worker", "demo-0", sources.PROCESS, "ready")
     machine: Any = Machine()
     lines = sources._looked_at(machine, at, stop, 1)
-    assert next(lines) == Line("c", anew=True)
+    assert next(lines) == LogLine("c", anew=True)
     assert [line.text for line in lines] == ["d", "e", "f"]
     looks = iter((["a", "b"],))
     once = sources.LogSource(machine, at).end(1, stay=False)

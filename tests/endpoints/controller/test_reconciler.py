@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
@@ -63,7 +63,7 @@ def test_what_has_not_changed_is_not_written(
     before = ready.get()["metadata"]["resourceVersion"]
     asked: list[str] = []
     for verb in ("merge", "apply"):
-        monkeypatch.setattr(Client, verb, lambda *_args, **_more: asked.append("write"))
+        monkeypatch.setattr(KubernetesClient, verb, lambda *_args, **_more: asked.append("write"))
     ready.look()
     ready.look()
     assert asked == []
@@ -297,7 +297,11 @@ def test_a_pass_that_dies_anywhere_is_done_again(
     """Killed before and after every call that changes the cluster or an endpoint."""
     followed.look()
     followed.apply()
-    for place, name in ((Client, "merge"), (Client, "apply"), (actions, "create")):
+    for place, name in (
+        (KubernetesClient, "merge"),
+        (KubernetesClient, "apply"),
+        (actions, "create"),
+    ):
         real = getattr(place, name)
         for after in (False, True):
 

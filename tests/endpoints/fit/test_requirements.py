@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from endpoints.fit.estimate import GIB, Verdict
+from endpoints.fit.estimate import GIB, FitVerdict
 from endpoints.fit.requirements import flag_values, wish
 from endpoints.placement import capacity_check
 from endpoints.spec.endpoint_spec import EndpointSpec, merge, parse
@@ -70,7 +70,7 @@ def test_each_instance_type_is_judged_and_one_that_fits_is_enough() -> None:
         worker_args=["--max-model-len=131072"],
     )
     report = capacity_check.look(both)
-    assert [one.fit.verdict for one in report.judged] == [Verdict.DOES_NOT_FIT, Verdict.FITS]
+    assert [one.fit.verdict for one in report.judged] == [FitVerdict.DOES_NOT_FIT, FitVerdict.FITS]
     assert report.best.machine == "ml.p5.48xlarge"
     assert report.judged[1].price_usd_hour == 63.296
     assert capacity_check.refusals(both) == []
@@ -105,7 +105,7 @@ def test_on_this_machine_it_is_told_and_not_refused() -> None:
     local = spec(placement={"cluster": "", "instance_types": []}, resources={"gpus": 0})
     report = capacity_check.look(local)
     assert report.best.machine == "this machine"
-    assert report.best.fit.verdict is Verdict.DOES_NOT_FIT, "8 billion parameters in float32"
+    assert report.best.fit.verdict is FitVerdict.DOES_NOT_FIT, "8 billion parameters in float32"
     assert capacity_check.refusals(local) == []
 
 

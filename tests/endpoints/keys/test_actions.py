@@ -237,7 +237,7 @@ def test_a_count_is_added_once_however_often_it_is_told(demo: Endpoint, alice: U
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
     keys_usage.take(demo, told(key, "r2", requests=2, prompt_tokens=20), NOW)
     keys_usage.take(demo, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1))
-    assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.Used(9, 0, 90)
+    assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.KeyUse(9, 0, 90)
     assert keys_usage.used(keys_usage.since(NOW + timedelta(hours=1))).prompt_tokens == 10
     key.refresh_from_db()
     assert key.last_used_at is not None

@@ -9,39 +9,39 @@ from typing import Any
 
 import pytest
 
-from endpoints.choices import Phase, Reason, Step, StepState
+from endpoints.choices import Phase, PhaseReason, ProgressState, ProgressStep
 from endpoints.lifecycle.phases import (
     TABLE,
-    Facts,
     Impairment,
-    PartSeen,
+    LifecycleFacts,
+    ObservedComponent,
+    ObservedWorker,
     Trouble,
-    WorkerSeen,
     decide,
 )
 from endpoints.lifecycle.remedies import remedy
 from endpoints.lifecycle.steps import StepNow, merge, steps
 
-GOOD = WorkerSeen("w-0", ready=True, running=True, current=True)
+GOOD = ObservedWorker("w-0", ready=True, running=True, current=True)
 STARTING = replace(GOOD, ready=False)
 OUTDATED = replace(GOOD, current=False)
 LOOPING = replace(GOOD, ready=False, running=False, crashes=3, message="Exited with 1.")
 GONE = replace(GOOD, ready=False, running=False)
 SURPLUS = replace(GOOD, surplus=True)
-ROUTER = PartSeen("router", ready=True)
-NO_ROUTER = PartSeen("router", ready=False, reason="RouterSilent", message="No answer.")
+ROUTER = ObservedComponent("router", ready=True)
+NO_ROUTER = ObservedComponent("router", ready=False, reason="RouterSilent", message="No answer.")
 IMPAIRED = replace(ROUTER, impairment=Impairment("RoutingFallback", "It guesses.", "Ask it."))
-TIER = PartSeen("cache tier", ready=True)
-NO_TIER = PartSeen("cache tier", ready=False, message="It starts.", usable=False)
-TIER_AWAY = PartSeen("cache tier", ready=False, message="It is away.")
+TIER = ObservedComponent("cache tier", ready=True)
+NO_TIER = ObservedComponent("cache tier", ready=False, message="It starts.", usable=False)
+TIER_AWAY = ObservedComponent("cache tier", ready=False, message="It is away.")
 REFUSED = Trouble(True, "NoProgram", "There is no vllm.")
 AWAY = Trouble(False, "SupervisorAway", "No supervisor.")
 
 
-def facts(**given: Any) -> Facts:
+def facts(**given: Any) -> LifecycleFacts:
     standing = {"wanted": 1, "workers": (GOOD,), "components": (ROUTER,), "proven": True}
     served = {"served": True, "served_once": True}
-    return Facts(**{**standing, **served, **given})
+    return LifecycleFacts(**{**standing, **served, **given})
 
 
 NEW = {"served": False, "served_once": False, "proven": False}
@@ -50,8 +50,8 @@ TWO = {"wanted": 2}
 STUCK = replace(STARTING, reason="Unschedulable", message="0/3 nodes have a GPU.")
 QUOTA = Trouble(False, "QuotaExceeded", "exceeded quota: pods.")
 GAVE_UP = Trouble(True, "ProgressDeadlineExceeded", "The rollout stands still.")
-ROUTE = PartSeen("route", ready=False, reason="NoParent", message="No gateway took it.")
-LIFTED = PartSeen("router", ready=False, reason="PodsUnreachable", message="No way to it.")
+ROUTE = ObservedComponent("route", ready=False, reason="NoParent", message="No gateway took it.")
+LIFTED = ObservedComponent("router", ready=False, reason="PodsUnreachable", message="No way to it.")
 AUTO = {"autoscaled": True}
 DRIFTED = Impairment("Drifted", "Somebody scaled it.", "Heal it.")
 
@@ -121,7 +121,7 @@ def test_the_lines_above_are_all_rows_in_order() -> None:
     assert hit == list(range(len(TABLE)))
 
 
-def every_combination() -> list[Facts]:
+def every_combination() -> list[LifecycleFacts]:
     """All that can meet, about fifty thousand."""
     workers = [
         (),
@@ -137,7 +137,7 @@ def every_combination() -> list[Facts]:
     ]
     flags = list(itertools.product((False, True), repeat=6))
     return [
-        Facts(
+        LifecycleFacts(
             wanted=wanted,
             workers=seen,
             cache=cache,
@@ -182,11 +182,11 @@ def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
             assert remedy(verdict)
         shown = steps(found, verdict.phase)
         order = [step.code for step in shown]
-        assert order == [code for code in Step if code in order] or found.deleting
+        assert order == [code for code in ProgressStep if code in order] or found.deleting
         if verdict.phase is Phase.READY:
-            assert {step.state for step in shown} == {StepState.DONE}
+            assert {step.state for step in shown} == {ProgressState.DONE}
         if verdict.phase is Phase.FAILED:
-            failed = [step for step in shown if step.state is StepState.FAILED]
+            failed = [step for step in shown if step.state is ProgressState.FAILED]
             assert len(failed) <= 1
 
 
@@ -241,27 +241,27 @@ def test_steps_come_one_after_the_other() -> None:
 
 
 def test_times_are_kept_from_pass_to_pass() -> None:
-    def at(second: int, state: StepState, before: list[Any], anew: bool = False) -> list[Any]:
+    def at(second: int, state: ProgressState, before: list[Any], anew: bool = False) -> list[Any]:
         now = T0 + timedelta(seconds=second)
-        return merge(before, now, [StepNow(Step.WORKERS_READY, state)], anew=anew)
+        return merge(before, now, [StepNow(ProgressStep.WORKERS_READY, state)], anew=anew)
 
     def spent(found: list[Any]) -> tuple[str, str]:
         return found[0]["started_at"][17:19], found[0]["finished_at"][17:19]
 
-    found = at(0, StepState.WAITING, [])
+    found = at(0, ProgressState.WAITING, [])
     assert spent(found) == ("", "")
-    found = at(1, StepState.ACTIVE, found)
-    assert spent(at(5, StepState.ACTIVE, found)) == ("01", "")
-    found = at(7, StepState.DONE, found)
+    found = at(1, ProgressState.ACTIVE, found)
+    assert spent(at(5, ProgressState.ACTIVE, found)) == ("01", "")
+    found = at(7, ProgressState.DONE, found)
     assert spent(found) == ("01", "07")
-    assert spent(at(9, StepState.DONE, found)) == ("01", "07")
+    assert spent(at(9, ProgressState.DONE, found)) == ("01", "07")
     # Lost again: the clock of the loss starts now.
-    lost = at(20, StepState.ACTIVE, found)
+    lost = at(20, ProgressState.ACTIVE, found)
     assert spent(lost) == ("20", "")
-    assert spent(at(22, StepState.DONE, lost)) == ("20", "22")
-    assert spent(at(30, StepState.DONE, found, anew=True)) == ("30", "30")
+    assert spent(at(22, ProgressState.DONE, lost)) == ("20", "22")
+    assert spent(at(30, ProgressState.DONE, found, anew=True)) == ("30", "30")
     # One that was over before anybody looked takes no time.
-    assert spent(at(3, StepState.DONE, [])) == ("03", "03")
+    assert spent(at(3, ProgressState.DONE, [])) == ("03", "03")
 
 
 def test_reasons_are_words_of_the_table() -> None:
@@ -269,16 +269,18 @@ def test_reasons_are_words_of_the_table() -> None:
     stalled = replace(all_told, stalled=QUOTA)
     told = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
     others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
-    assert told - others <= {str(reason) for reason in Reason}
+    assert told - others <= {str(reason) for reason in PhaseReason}
 
 
 def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
     found = decide(facts(components=(ROUTER, IMPAIRED)))
     assert (found.message, remedy(found)) == ("It guesses.", "Ask it.")
     away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
-    assert away.reason == Reason.ROUTER_UNAVAILABLE
+    assert away.reason == PhaseReason.ROUTER_UNAVAILABLE
     assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
-    assert decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == Reason.L2_UNAVAILABLE
+    assert (
+        decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == PhaseReason.L2_UNAVAILABLE
+    )
 
 
 # --- on a cluster -------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
 def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
     """Two served, three are wanted, one is there: no autoscaler asked for that."""
     given = {**AUTO, "wanted": 3, "stood": 2, "workers": (GOOD, STARTING, STARTING)}
-    assert decide(facts(**given)).reason == Reason.WORKER_UNAVAILABLE
+    assert decide(facts(**given)).reason == PhaseReason.WORKER_UNAVAILABLE
     given["workers"] = (GOOD, GOOD, STARTING)
     assert decide(facts(**given)).phase is Phase.READY
     assert decide(facts(**{**given, "autoscaled": False})).phase is Phase.DEGRADED
@@ -296,23 +298,25 @@ def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
 def test_one_that_leaves_is_missed_by_nobody() -> None:
     leaving = replace(GOOD, ready=False, current=False, leaving=True)
     assert decide(facts(workers=(GOOD, leaving))).phase is Phase.READY
-    assert decide(facts(workers=(GOOD, leaving), **ROLLING)).reason == Reason.PROVING
+    assert decide(facts(workers=(GOOD, leaving), **ROLLING)).reason == PhaseReason.PROVING
 
 
 def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
-    assert decide(facts(components=(LIFTED,))).reason == Reason.PODS_UNREACHABLE
+    assert decide(facts(components=(LIFTED,))).reason == PhaseReason.PODS_UNREACHABLE
     found = decide(facts(components=(LIFTED,), **NEW))
-    assert found.reason == Reason.PODS_UNREACHABLE
+    assert found.reason == PhaseReason.PODS_UNREACHABLE
     assert "in the cluster" in remedy(found)
 
 
 def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
-    held = PartSeen("router", False, Reason.ROUTER_PORT_TAKEN, "Port 20001 is held by pid 7 (nc).")
+    held = ObservedComponent(
+        "router", False, PhaseReason.ROUTER_PORT_TAKEN, "Port 20001 is held by pid 7 (nc)."
+    )
     found = decide(facts(components=(held,)))
-    assert (found.phase, found.reason) == (Phase.DEGRADED, Reason.ROUTER_PORT_TAKEN)
+    assert (found.phase, found.reason) == (Phase.DEGRADED, PhaseReason.ROUTER_PORT_TAKEN)
     assert "held by pid 7 (nc)" in found.message
     assert "Stop that process" in remedy(found)
-    assert decide(facts(components=(held,), **NEW)).reason == Reason.ROUTER_PORT_TAKEN
+    assert decide(facts(components=(held,), **NEW)).reason == PhaseReason.ROUTER_PORT_TAKEN
 
 
 def test_drift_is_an_impairment_and_says_what_to_do() -> None:
@@ -330,7 +334,7 @@ def test_more_than_wanted_is_nothing_missing() -> None:
         "2 workers are there, and 1 are wanted.",
     )
     missing = {"wanted": 2, "workers": (GOOD, STARTING)}
-    assert decide(facts(drifted=DRIFTED, **missing)).reason == Reason.WORKER_UNAVAILABLE
+    assert decide(facts(drifted=DRIFTED, **missing)).reason == PhaseReason.WORKER_UNAVAILABLE
 
 
 def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
@@ -352,12 +356,12 @@ def test_the_step_says_why_it_stands_still() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
     found = steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
     said = {step.code: step.message for step in found}
-    assert said[Step.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
+    assert said[ProgressStep.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
 
 
 def test_route_and_certificate_are_steps_of_their_own() -> None:
     good = replace(GOOD, stage="ready")
-    certificate = PartSeen("certificate", ready=True)
+    certificate = ObservedComponent("certificate", ready=True)
     given = {"staged": True, "workers": (good,), "exposure": (ROUTE, certificate)}
     found = codes(steps(facts(**given, **NEW), Phase.PENDING))
     assert (found["RouteReady"], found["CertificateReady"]) == ("active", "done")
@@ -375,7 +379,7 @@ def test_only_workers_of_the_wanted_revision_make_it_failed() -> None:
         for new in ((), (STARTING,), (replace(STARTING, name="new-0"),)):
             found = decide(facts(workers=(OLD_LOOPING, *new), **life))
             assert found.phase is Phase.PROVISIONING, (life, new)
-            assert found.reason != Reason.WORKERS_CRASH_LOOPING
+            assert found.reason != PhaseReason.WORKERS_CRASH_LOOPING
             assert found.reason != "CrashLoopBackOff", "an old pod's reason is not the new one's"
     leaving = replace(LOOPING, leaving=True)
     assert decide(facts(workers=(STARTING, leaving), **ROLLING)).phase is Phase.PROVISIONING
@@ -415,7 +419,7 @@ AFFINITY = "1 node(s) didn't match Pod's node affinity/selector"
 )
 @pytest.mark.parametrize("others", [(), (GOOD,)], ids=["alone", "beside one that serves"])
 def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
-    why: tuple[str, ...], what_helps: tuple[str, ...], others: tuple[WorkerSeen, ...]
+    why: tuple[str, ...], what_helps: tuple[str, ...], others: tuple[ObservedWorker, ...]
 ) -> None:
     text = f"{NODES}{', '.join(why)}{TAIL}"
     pending = replace(STUCK, name="w-1", message=text)

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from endpoints.lifecycle.facts import Facts, Trouble, WorkerSeen
+from endpoints.lifecycle.facts import LifecycleFacts, ObservedWorker, Trouble
 from endpoints.lifecycle.remedies import blame
 
-NEW = WorkerSeen("new", ready=False, running=True, current=True)
-OLD = WorkerSeen("old", ready=True, running=True, current=False)
+NEW = ObservedWorker("new", ready=False, running=True, current=True)
+OLD = ObservedWorker("old", ready=True, running=True, current=False)
 GAVE_UP = Trouble(True, "ProgressDeadlineExceeded", "It stands still.")
 LOOPING = replace(NEW, crashes=3, message="Exited with 1.")
 
 
-def facts(**given: Any) -> Facts:
+def facts(**given: Any) -> LifecycleFacts:
     """A change on its way, with the old worker serving."""
     rolling = {"wanted": 1, "served_once": True, "workers": (OLD, NEW)}
-    return Facts(**{**rolling, **given})
+    return LifecycleFacts(**{**rolling, **given})
 
 
 @pytest.mark.parametrize(

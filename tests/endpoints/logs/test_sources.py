@@ -15,7 +15,7 @@ from console.accounts.models import User
 from console.provisioners.base import PermanentError
 from endpoints.logs import sources
 from endpoints.logs import stream as logs_stream
-from endpoints.logs.sources import Container, Line, LogSource, overlap
+from endpoints.logs.sources import Container, LogLine, LogSource, overlap
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement import provisioner
 from tests.support.endpoints.paper_cluster import PaperCluster
@@ -181,7 +181,7 @@ def test_on_one_machine_the_end_is_looked_at_again(monkeypatch: pytest.MonkeyPat
 
 
 async def test_events_carry_text_whole_and_a_mark() -> None:
-    lines = [Line("a\rb: {x}", "2026-01-01T00:00:01Z"), Line("", anew=True)]
+    lines = [LogLine("a\rb: {x}", "2026-01-01T00:00:01Z"), LogLine("", anew=True)]
     found = told(await read(lambda _stop: iter(lines)))
     assert found == [
         {"id": "2026-01-01T00:00:01Z", "data": "a\rb: {x}"},
@@ -192,11 +192,11 @@ async def test_events_carry_text_whole_and_a_mark() -> None:
 async def test_an_answer_ends_though_the_log_does_not() -> None:
     stopped = threading.Event()
 
-    def endless(stop: threading.Event) -> Iterator[Line]:
-        yield Line("first")
+    def endless(stop: threading.Event) -> Iterator[LogLine]:
+        yield LogLine("first")
         if stop.wait(60):
             stopped.set()
-        yield Line("never told")
+        yield LogLine("never told")
 
     found = told(await read(endless, seconds=0.2))
     assert [event["data"] for event in found] == ["first"]
@@ -206,10 +206,10 @@ async def test_an_answer_ends_though_the_log_does_not() -> None:
 async def test_a_reader_who_leaves_ends_the_thread() -> None:
     ended = threading.Event()
 
-    def flood(_stop: threading.Event) -> Iterator[Line]:
+    def flood(_stop: threading.Event) -> Iterator[LogLine]:
         try:
             while True:
-                yield Line("x" * 100)
+                yield LogLine("x" * 100)
         finally:
             ended.set()
 
@@ -221,8 +221,8 @@ async def test_a_reader_who_leaves_ends_the_thread() -> None:
 
 
 async def test_trouble_is_said_in_the_logs_place() -> None:
-    def broken(_stop: threading.Event) -> Iterator[Line]:
-        yield Line("one")
+    def broken(_stop: threading.Event) -> Iterator[LogLine]:
+        yield LogLine("one")
         raise PermanentError("ClusterRefused", "pods/log may not be read.")
 
     found = told(await read(broken))
@@ -232,17 +232,17 @@ async def test_trouble_is_said_in_the_logs_place() -> None:
 async def test_only_so_many_are_followed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs_stream, "_free", threading.BoundedSemaphore(1))
 
-    def waiting(stop: threading.Event) -> Iterator[Line]:
-        yield Line("mine")
+    def waiting(stop: threading.Event) -> Iterator[LogLine]:
+        yield LogLine("mine")
         stop.wait(30)
 
     first = logs_stream.stream(waiting)
     await anext(first)
     await anext(first)
-    found = told(await read(lambda _stop: iter([Line("yours")])))
+    found = told(await read(lambda _stop: iter([LogLine("yours")])))
     assert "are being followed already" in found[0]["data"]
     await first.aclose()
-    found = told(await read(lambda _stop: iter([Line("yours")])))
+    found = told(await read(lambda _stop: iter([LogLine("yours")])))
     assert found[0]["data"] == "yours"
 
 

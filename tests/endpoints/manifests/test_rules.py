@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endpoints.manifests import advice, objects
-from endpoints.manifests.objects import Mark
+from endpoints.manifests.objects import NoteMark
 from tests.endpoints.manifests.conftest import SAMPLES, put, read, refusals, sample
 
 ROUTED = {"enabled": True, "routingStrategy": "kvaware"}
@@ -208,4 +208,4 @@ def test_an_annotation_that_wins_is_pointed_at(least: dict[str, Any]) -> None:
 def test_every_sample_says_what_only_aws_does() -> None:
     for path in SAMPLES:
         notes = advice.notes(objects.read(sample(path)))
-        assert any(note.mark is Mark.KEPT for note in notes), path.name
+        assert any(note.mark is NoteMark.KEPT for note in notes), path.name

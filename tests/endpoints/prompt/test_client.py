@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from endpoints.prompt.client import Answer, Ask, ask, prove
+from endpoints.prompt.client import PromptAnswer, PromptRequest, ask, prove
 
 KEY = "ebk_very-secret-key"
 
@@ -85,8 +85,10 @@ GOOD = [
 ]
 
 
-def send(server: Server, **facts: Any) -> Answer:
-    return ask(Ask(**{"url": server.url, "key": KEY, "model": "demo", "prompt": "Hi", **facts}))
+def send(server: Server, **facts: Any) -> PromptAnswer:
+    return ask(
+        PromptRequest(**{"url": server.url, "key": KEY, "model": "demo", "prompt": "Hi", **facts})
+    )
 
 
 def test_a_stream_is_read_and_measured(server: Server) -> None:
@@ -168,9 +170,9 @@ def test_drops_without_end_end_at_the_deadline(server: Server) -> None:
 
 
 def test_nobody_there() -> None:
-    answer = ask(Ask("http://127.0.0.1:1", KEY, "demo", "Hi"))
+    answer = ask(PromptRequest("http://127.0.0.1:1", KEY, "demo", "Hi"))
     assert answer.code == "connection"
-    answer = ask(Ask("http://[", KEY, "demo", "Hi"))
+    answer = ask(PromptRequest("http://[", KEY, "demo", "Hi"))
     assert not answer.ok
 
 
@@ -180,7 +182,7 @@ def test_nothing_secret_is_logged_or_printed(
     server.chunks = GOOD
     with caplog.at_level(logging.DEBUG):
         send(server, prompt="very private")
-    request = Ask(server.url, KEY, "demo", "very private")
+    request = PromptRequest(server.url, KEY, "demo", "very private")
     everything = repr(request) + "".join(str(record.msg) for record in caplog.records)
     everything += "".join(str(record.args) for record in caplog.records)
     assert "very private" not in everything
@@ -204,7 +206,7 @@ def test_a_proof_needs_a_real_token(server: Server) -> None:
 
 def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
     for pin in ("é", "a\r\nb"):
-        assert ask(Ask(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
+        assert ask(PromptRequest(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
     assert not server.seen
 
 
@@ -212,12 +214,12 @@ def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
 @pytest.mark.parametrize("drips", [b": still here\n\n", b"x", b"\n"])
 def test_a_server_that_drips_for_ever_is_left(server: Server, status: int, drips: bytes) -> None:
     server.status, server.drips = status, drips
-    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=0.3))
+    answer = ask(PromptRequest(server.url, KEY, "demo", "Hello", deadline_s=0.3))
     assert not answer.ok
     assert status == 500 or answer.code == "timeout"
 
 
 def test_a_line_without_an_end_is_not_held(server: Server) -> None:
     server.drips = b"data: " + b"x" * 400_000
-    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=30))
+    answer = ask(PromptRequest(server.url, KEY, "demo", "Hello", deadline_s=30))
     assert answer.code == "connection"

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console.provisioners.base import TemporaryError
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.workload import observation
 from endpoints import actions
 from endpoints.actions import SYSTEM
@@ -113,14 +113,14 @@ def test_waiting_for_a_cluster_asks_little(
     # What has a status around it: no cluster of these tests has load balancers or routes.
     monkeypatch.setattr(observation.parts, "TALKATIVE", (kinds.SECRET,))
     monkeypatch.setattr(observation.parts, "around", lambda _around: ())
-    send = Client._send
+    send = KubernetesClient._send
     passes: list[Counter[str]] = []
 
-    def counted(client: Client, method: str, asked: Any, *more: Any, **named: Any) -> Any:
+    def counted(client: KubernetesClient, method: str, asked: Any, *more: Any, **named: Any) -> Any:
         passes[-1][f"{asked.verb} {asked.kind.plural}"] += 1
         return send(client, method, asked, *more, **named)
 
-    monkeypatch.setattr(Client, "_send", counted)
+    monkeypatch.setattr(KubernetesClient, "_send", counted)
 
     def gone() -> bool:
         passes.append(Counter())

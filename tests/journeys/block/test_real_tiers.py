@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from cachetier import actions, reconciler, selectors
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_admin import password_file
@@ -55,7 +55,7 @@ def settle(what: str, nodes: int) -> CacheTier:
 
 
 def held(pool: CachePool) -> int:
-    return sum(outcome is Outcome.OK for outcome in pool.exists(KEYS, 5.0))
+    return sum(outcome is KeyOutcome.OK for outcome in pool.exists(KEYS, 5.0))
 
 
 def test_a_tier_is_filled_grown_and_flushed_while_a_worker_uses_it(supervised: Supervised) -> None:
@@ -65,8 +65,8 @@ def test_a_tier_is_filled_grown_and_flushed_while_a_worker_uses_it(supervised: S
     pool = CachePool(Nodes.parse(tier.status.url), password_file().read_text().strip())
     try:
         body = memoryview(BODY)
-        until(lambda: pool.store([(KEYS[0], body)], 0, 5.0) == [Outcome.OK], what="first store")
-        assert set(pool.store([(key, body) for key in KEYS], 0, 5.0)) == {Outcome.OK}
+        until(lambda: pool.store([(KEYS[0], body)], 0, 5.0) == [KeyOutcome.OK], what="first store")
+        assert set(pool.store([(key, body) for key in KEYS], 0, 5.0)) == {KeyOutcome.OK}
         assert held(pool) == len(KEYS)
         pids = dict(CacheNode.objects.values_list("name", "pid"))
 
@@ -91,7 +91,7 @@ def test_a_tier_is_filled_grown_and_flushed_while_a_worker_uses_it(supervised: S
         assert [one.namespace for one in detail.namespaces if one.blocks] == [NAMESPACE]
         assert detail.what_if is None, "too little was asked for"
 
-        assert set(pool.store([(key, body) for key in KEYS], 0, 5.0)) == {Outcome.OK}
+        assert set(pool.store([(key, body) for key in KEYS], 0, 5.0)) == {KeyOutcome.OK}
         actions.change(operator, "chat", {"node_count": 2})
         settle("the third node has left", nodes=2)
         until(lambda: len(pool.open_breakers()) == 2, what="the worker follows the list")

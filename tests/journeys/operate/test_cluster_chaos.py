@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from console.claims import due
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointStatus, Replica
@@ -104,9 +104,9 @@ def test_two_workers_at_once_act_as_one(
     world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while the first is in the middle: at every single request."""
-    send, inside, wrote = Client._send, [False], [0]
+    send, inside, wrote = KubernetesClient._send, [False], [0]
 
-    def crowded(client: Client, *args: Any, **named: Any) -> Any:
+    def crowded(client: KubernetesClient, *args: Any, **named: Any) -> Any:
         if not inside[0]:
             inside[0] = True
             before = wrote[0]
@@ -118,7 +118,7 @@ def test_two_workers_at_once_act_as_one(
         return send(client, *args, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Client, "_send", crowded)
+        patched.setattr(KubernetesClient, "_send", crowded)
         world.until(demo, "Ready")
     assert len(world.pods()) == 2
     names = [row.name for row in Replica.objects.filter(endpoint=demo)]
@@ -130,9 +130,9 @@ def test_one_that_slept_for_too_long_writes_nothing(
 ) -> None:
     """Its claim ran out in the middle of a pass, and another one has brought all to an end."""
     world.step(demo)
-    send, slept = Client._send, [False]
+    send, slept = KubernetesClient._send, [False]
 
-    def sleepy(client: Client, *args: Any, **named: Any) -> Any:
+    def sleepy(client: KubernetesClient, *args: Any, **named: Any) -> Any:
         found = send(client, *args, **named)
         if not slept[0]:
             slept[0] = True
@@ -141,7 +141,7 @@ def test_one_that_slept_for_too_long_writes_nothing(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(Client, "_send", sleepy)
+        patched.setattr(KubernetesClient, "_send", sleepy)
         world.step(demo)
     assert slept[0]
     assert ready_now(demo), "what the other one wrote stands"

@@ -9,7 +9,7 @@ import pytest
 
 from endpoints.keys import storage
 from endpoints.models import Endpoint
-from routing.analysis.choices import Filter
+from routing.analysis.choices import DecisionFilter
 from routing.pages import decision_stream
 from tests.routing.pages.test_views import DECISION, WORKERS
 from tests.routing.playground.test_views import GOOD, SECRET
@@ -87,6 +87,8 @@ def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> Non
     assert len(client.get(f"{HOME}decisions/?outcome=ok").json()["decisions"]) == 6
     assert client.get(f"{HOME}decisions/?outcome=failed").json()["decisions"] == []
     assert client.get(f"{HOME}decisions/?outcome=odd").status_code == 400
-    event = decision_stream.Watching("demo", Filter(), 2, decision_stream.records).look()
+    event = decision_stream.DecisionStream(
+        "demo", DecisionFilter(), 2, decision_stream.records
+    ).look()
     assert event is not None
     assert [one["id"] for one in event.data["decisions"]] == ["d0", "d1"]

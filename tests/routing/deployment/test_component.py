@@ -24,14 +24,20 @@ from console.provisioners.base import (
 )
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.specs import ReplicaFacts
-from endpoints.choices import Reason
+from endpoints.choices import PhaseReason
 from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client, component
 from routing.deployment.admin_client import RouterWorker, RunningConfig
 from routing.deployment.compiler import compile_config, compile_keys
-from routing.deployment.component import RouterComponent, Wanted, _impaired, impairment, judge
+from routing.deployment.component import (
+    RouterComponent,
+    RouterRequirements,
+    _impaired,
+    impairment,
+    judge,
+)
 from routing.engine.config import parse_keys, show_key
 from tests.routing.deployment.test_compiler import ENDPOINT, with_routing, worker
 from tests.support.http_stub import http_stub
@@ -39,7 +45,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 BOTH = (worker(0), worker(1))
-WANTED = Wanted(compile_config(ENDPOINT, BOTH), compile_keys(ENDPOINT))
+WANTED = RouterRequirements(compile_config(ENDPOINT, BOTH), compile_keys(ENDPOINT))
 KEYS = tuple(show_key(key) for key in parse_keys(WANTED.keys))
 RUNNING = RunningConfig("prefixaware", "header:x-session-id", KEYS, "")
 
@@ -312,5 +318,5 @@ def test_a_router_whose_port_is_taken_says_who_holds_it() -> None:
             return replace(found, replicas=held)
 
     status = RouterComponent(lambda _endpoint: Held()).reconcile(ENDPOINT, BOTH)
-    assert (status.ready, status.reason) == (False, Reason.ROUTER_PORT_TAKEN)
+    assert (status.ready, status.reason) == (False, PhaseReason.ROUTER_PORT_TAKEN)
     assert "held by pid 7 (nc)" in status.message

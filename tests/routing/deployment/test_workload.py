@@ -20,7 +20,7 @@ from console.provisioners.base import (
 )
 from console.provisioners.kubernetes.api import capabilities as able
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from routing.deployment.compiler import compile_config, compile_keys
@@ -78,7 +78,7 @@ def test_what_workers_come_and_go_changes_no_file_of_a_router() -> None:
 
 
 def test_keys_lie_in_a_secret_and_the_service_has_the_port_callers_are_told() -> None:
-    target = Target("llm", frozenset(able.CAPABILITIES))
+    target = RenderingTarget("llm", frozenset(able.CAPABILITIES))
     objects = render(pods(on_cluster()), target, Secrets())
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
     assert set(by_kind["Secret", "demo-router-files"]["data"]) == {"keys.json", "prefix.key"}
@@ -104,7 +104,7 @@ def test_limits_of_workers_are_shared_among_routers(
 
 
 def resources(endpoint: EndpointFacts) -> dict[str, Any]:
-    target = Target("llm", frozenset(able.CAPABILITIES))
+    target = RenderingTarget("llm", frozenset(able.CAPABILITIES))
     objects = render(pods(endpoint), target, Secrets())
     (workload,) = [one for one in objects if one["kind"] == "Deployment"]
     found: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]["resources"]

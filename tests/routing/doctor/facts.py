@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from routing.analysis.kv_index import Honesty, KvIndex, Probe, Source
+from routing.analysis.kv_index import KvIndex, KvSource, PredictionAccuracy, Probe
 from routing.doctor.checks import BY_CODE
 from routing.doctor.checks.availability import METRICS
 from routing.doctor.facts import (
     CacheConfig,
-    Facts,
+    FleetFacts,
     Model,
-    Placed,
+    PlacementFacts,
     Publisher,
-    Routed,
     RouterFacts,
-    Said,
+    RoutingFacts,
+    Statement,
     WorkerFacts,
 )
-from routing.doctor.findings import Outcome
+from routing.doctor.findings import CheckOutcome
 from routing.doctor.inspection import CHAT, PLAIN
 
 NOW = 1_795_000_000.0
@@ -29,20 +29,20 @@ def worker(number: int = 0, **changes: Any) -> WorkerFacts:
     facts = WorkerFacts(
         name=f"w{number}",
         url=f"http://127.0.0.1:{8000 + number}",
-        version=Said("0.32.0", status=200),
-        models=Said((Model("demo", "smollm2", "", 8192),), status=200),
-        cache=Said(CacheConfig(True, "32", "sha256", "True"), status=200),
-        publishers=Said(
+        version=Statement("0.32.0", status=200),
+        models=Statement((Model("demo", "smollm2", "", 8192),), status=200),
+        cache=Statement(CacheConfig(True, "32", "sha256", "True"), status=200),
+        publishers=Statement(
             (Publisher("0", True, "tcp://*:5557", "tcp://*:5558", 10_000),), status=200
         ),
-        tokens=Said({PLAIN: (1, 2), CHAT: (9, 1, 2, 8)}, status=200),
+        tokens=Statement({PLAIN: (1, 2), CHAT: (9, 1, 2, 8)}, status=200),
     )
     return replace(facts, **changes)
 
 
-def source(number: int = 0, **changes: Any) -> Source:
+def source(number: int = 0, **changes: Any) -> KvSource:
     port = 5000 + 2 * number
-    facts = Source(
+    facts = KvSource(
         worker=f"w{number}",
         state="following",
         endpoint=f"tcp://127.0.0.1:{port}",
@@ -60,7 +60,7 @@ def index(**changes: Any) -> KvIndex:
         block_sizes=(32,),
         pending=0,
         sources=(source(0), source(1)),
-        honesty={"w0": Honesty(answers=30), "w1": Honesty(answers=30)},
+        honesty={"w0": PredictionAccuracy(answers=30), "w1": PredictionAccuracy(answers=30)},
         fallbacks={},
         tokenizer="/models/smollm2",
         problem="",
@@ -73,8 +73,8 @@ def index(**changes: Any) -> KvIndex:
     return replace(facts, **changes)
 
 
-def placed(**changes: Any) -> Placed:
-    facts = Placed(NOW - 5, "kv_hit", "", 200, 320, 400)
+def placed(**changes: Any) -> PlacementFacts:
+    facts = PlacementFacts(NOW - 5, "kv_hit", "", 200, 320, 400)
     return replace(facts, **changes)
 
 
@@ -82,18 +82,18 @@ def router(**changes: Any) -> RouterFacts:
     facts = RouterFacts(
         strategy="kvaware",
         workers=(
-            Routed("w0", "http://127.0.0.1:8000", "up"),
-            Routed("w1", "http://127.0.0.1:8001", "up"),
+            RoutingFacts("w0", "http://127.0.0.1:8000", "up"),
+            RoutingFacts("w1", "http://127.0.0.1:8001", "up"),
         ),
         kv=index(),
         decisions=tuple(placed() for _ in range(40)),
-        metrics=Said(METRICS, status=200),
+        metrics=Statement(METRICS, status=200),
     )
     return replace(facts, **changes)
 
 
-def fleet(**changes: Any) -> Facts:
-    facts = Facts(
+def fleet(**changes: Any) -> FleetFacts:
+    facts = FleetFacts(
         endpoint="demo",
         router=router(),
         workers=(worker(0), worker(1)),
@@ -103,5 +103,5 @@ def fleet(**changes: Any) -> Facts:
     return replace(facts, **changes)
 
 
-def made(code: str, facts: Facts) -> Outcome:
+def made(code: str, facts: FleetFacts) -> CheckOutcome:
     return BY_CODE[code].made(facts)

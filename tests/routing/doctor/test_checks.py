@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from routing.analysis.fallbacks import FEWEST, FORM, WORDS
-from routing.analysis.kv_index import Difference, Honesty, Probe
+from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
 from routing.doctor.checks import BY_CODE, CHECKS
 from routing.doctor.examination import judge, text
-from routing.doctor.facts import CacheConfig, Facts, Model, Publisher, Routed, Said, WorkerFacts
-from routing.doctor.findings import Severity, State
+from routing.doctor.facts import (
+    CacheConfig,
+    FleetFacts,
+    Model,
+    Publisher,
+    RoutingFacts,
+    Statement,
+    WorkerFacts,
+)
+from routing.doctor.findings import CheckState, Severity
 from routing.doctor.inspection import CHAT, PLAIN
 from routing.engine.kvaware.placement import FALLBACKS
 from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
@@ -20,33 +28,33 @@ from tests.routing.doctor.facts import fleet, index, made, placed, router, sourc
 
 def cache(number: int = 1, **changes: Any) -> WorkerFacts:
     told = replace(CacheConfig(True, "32", "sha256", "True"), **changes)
-    return worker(number, cache=Said(told, status=200))
+    return worker(number, cache=Statement(told, status=200))
 
 
 def publishing(number: int = 1, **changes: Any) -> WorkerFacts:
     told = replace(Publisher("0", True, "tcp://*:5557", "tcp://*:5558", 10_000), **changes)
-    return worker(number, publishers=Said((told,), status=200))
+    return worker(number, publishers=Statement((told,), status=200))
 
 
-def with_worker(odd: WorkerFacts) -> Facts:
+def with_worker(odd: WorkerFacts) -> FleetFacts:
     return fleet(workers=(worker(0), odd))
 
 
-def with_router(**changes: Any) -> Facts:
+def with_router(**changes: Any) -> FleetFacts:
     return fleet(router=router(**changes))
 
 
-def with_index(**changes: Any) -> Facts:
+def with_index(**changes: Any) -> FleetFacts:
     return with_router(kv=index(**changes))
 
 
-def unfollowed(odd: WorkerFacts, **changes: Any) -> Facts:
+def unfollowed(odd: WorkerFacts, **changes: Any) -> FleetFacts:
     """Of the second worker the router has no events, for the given reason."""
     sources = (source(0), source(1, state="none", endpoint="", replay="", **changes))
     return fleet(workers=(worker(0), odd), router=router(kv=index(sources=sources)))
 
 
-def requests(fallback: str, bad: int, good: int) -> Facts:
+def requests(fallback: str, bad: int, good: int) -> FleetFacts:
     told = [placed(fallback=fallback, reason="fallback_no_match")] * bad
     return with_router(decisions=(*told, *[placed()] * good))
 
@@ -55,7 +63,7 @@ MISMATCH = Difference("plain text", "from token 0 on", "Give --tokenizer the fol
 TEMPLATE = Difference("system prompt", "from token 4 on", "Give the router the chat template")
 
 # Code, facts, what evidence or fix must say, and the workers named.
-BROKEN: list[tuple[str, Facts, str, set[str]]] = [
+BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
     ("RouterSilent", with_router(error="nothing listens"), "nothing listens", set()),
     ("RouterKeepsOldFile", with_router(refused="workers[0].url: no"), "workers[0].url", set()),
     ("RouterNeedsRestart", with_router(needs_restart=("listen",)), "listen", set()),
@@ -68,7 +76,9 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
     ),
     (
         "WorkerDown",
-        with_router(workers=(Routed("w0", "http://x", "up"), Routed("w1", "http://y", "down"))),
+        with_router(
+            workers=(RoutingFacts("w0", "http://x", "up"), RoutingFacts("w1", "http://y", "down"))
+        ),
         "w1 at http://y: no answer yet",
         {"w1"},
     ),
@@ -76,25 +86,25 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
     ("WorkerMetricsMissing", with_worker(cache(engine=False)), "vLLM", {"w1"}),
     (
         "RouterMetricsMissing",
-        with_router(metrics=Said(frozenset({"emberline_router_requests_total"}), status=200)),
+        with_router(metrics=Statement(frozenset({"emberline_router_requests_total"}), status=200)),
         "emberline_router_kv_fallbacks_total is missing",
         set(),
     ),
     (
         "VersionDiffers",
-        with_worker(worker(1, version=Said("0.32.1", status=200))),
+        with_worker(worker(1, version=Statement("0.32.1", status=200))),
         "vLLM 0.32.1: w1",
         {"w1"},
     ),
     (
         "VersionUnproven",
-        with_worker(worker(1, version=Said("0.11.0", status=200))),
+        with_worker(worker(1, version=Statement("0.11.0", status=200))),
         "PYTHONHASHSEED=0",
         {"w1"},
     ),
     (
         "ModelDiffers",
-        with_worker(worker(1, models=Said((Model("demo", "other", "", 8192),), status=200))),
+        with_worker(worker(1, models=Statement((Model("demo", "other", "", 8192),), status=200))),
         "other (8192 tokens): w1",
         {"w1"},
     ),
@@ -109,25 +119,27 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
     ("HashSeedRandom", with_worker(cache(hash_algorithm="xxhash")), "PYTHONHASHSEED", {"w1"}),
     (
         "TokenizerDiffers",
-        with_worker(worker(1, tokens=Said({PLAIN: (7,), CHAT: (9, 7)}, status=200))),
+        with_worker(worker(1, tokens=Statement({PLAIN: (7,), CHAT: (9, 7)}, status=200))),
         "1 tokens, beginning [7]: w1",
         {"w1"},
     ),
     (
         "TemplateDiffers",
-        with_worker(worker(1, tokens=Said({PLAIN: (1, 2), CHAT: None}, status=200))),
+        with_worker(worker(1, tokens=Statement({PLAIN: (1, 2), CHAT: None}, status=200))),
         "refused: w1",
         {"w1"},
     ),
     (
         "KvEventsOff",
-        unfollowed(worker(1, publishers=Said((), status=200)), reason="events_off"),
+        unfollowed(worker(1, publishers=Statement((), status=200)), reason="events_off"),
         "--kv-events-config",
         {"w1"},
     ),
     (
         "KvDiscoveryMissing",
-        unfollowed(worker(1, publishers=Said(error="/kv_event_sources answered 404", status=404))),
+        unfollowed(
+            worker(1, publishers=Statement(error="/kv_event_sources answered 404", status=404))
+        ),
         "answered 404",
         {"w1"},
     ),
@@ -190,7 +202,7 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
     ("TokensNotCompared", with_index(compared="", trust="unverified"), "not yet", set()),
     (
         "TokenizeRefused",
-        with_worker(worker(1, tokens=Said(error="/tokenize answered 403: no", status=403))),
+        with_worker(worker(1, tokens=Statement(error="/tokenize answered 403: no", status=403))),
         "answered 403",
         {"w1"},
     ),
@@ -204,7 +216,7 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
     ),
     (
         "IndexNotBelieved",
-        with_index(honesty={"w1": Honesty(9, 0.8, 0.0, believed=False, demotions=1)}),
+        with_index(honesty={"w1": PredictionAccuracy(9, 0.8, 0.0, believed=False, demotions=1)}),
         "w1: 80% of promised tokens missing",
         {"w1"},
     ),
@@ -234,9 +246,9 @@ def test_codes_are_unique_and_every_check_is_broken_below() -> None:
 
 
 @pytest.mark.parametrize(("code", "facts", "said", "names"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_what_is_broken_is_named(code: str, facts: Facts, said: str, names: set[str]) -> None:
+def test_what_is_broken_is_named(code: str, facts: FleetFacts, said: str, names: set[str]) -> None:
     outcome = made(code, facts)
-    assert outcome.state is State.FOUND, outcome
+    assert outcome.state is CheckState.FOUND, outcome
     (finding,) = outcome.findings
     assert finding.code == code
     assert finding.fix
@@ -266,7 +278,7 @@ def test_a_check_that_cannot_be_made_is_not_passed() -> None:
 
 def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
     """A look ahead: what would be wrong if it were switched on."""
-    off = worker(1, publishers=Said((), status=200))
+    off = worker(1, publishers=Statement((), status=200))
     facts = fleet(workers=(worker(0), off), router=router(strategy="prefixaware", kv=None))
     (finding,) = judge(facts).findings
     assert (finding.code, finding.severity) == ("KvEventsOff", Severity.INFO)
@@ -278,19 +290,19 @@ def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
 
 def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
     """Its sockets were given to the router by name."""
-    old = worker(1, publishers=Said(error="/kv_event_sources answered 404", status=404))
-    assert made("KvDiscoveryMissing", with_worker(old)).state is State.PASSED
+    old = worker(1, publishers=Statement(error="/kv_event_sources answered 404", status=404))
+    assert made("KvDiscoveryMissing", with_worker(old)).state is CheckState.PASSED
     dialling = publishing(endpoint="tcp://127.0.0.1:5557")
-    assert made("KvEventsDialOut", with_worker(dialling)).state is State.PASSED
-    assert made("KvReplayOff", with_worker(publishing(replay=""))).state is State.PASSED
+    assert made("KvEventsDialOut", with_worker(dialling)).state is CheckState.PASSED
+    assert made("KvReplayOff", with_worker(publishing(replay=""))).state is CheckState.PASSED
 
 
 def test_a_few_requests_prove_nothing() -> None:
-    assert made("RoutingFallback", requests("timeout", FEWEST - 1, 0)).state is State.PASSED
-    assert made("RoutingFallback", requests("timeout", FEWEST, 0)).state is State.FOUND
-    assert made("RoutingFallback", requests("timeout", 20, 20)).state is State.PASSED, "half"
+    assert made("RoutingFallback", requests("timeout", FEWEST - 1, 0)).state is CheckState.PASSED
+    assert made("RoutingFallback", requests("timeout", FEWEST, 0)).state is CheckState.FOUND
+    assert made("RoutingFallback", requests("timeout", 20, 20)).state is CheckState.PASSED, "half"
     old = tuple(placed(fallback="timeout", time=1.0) for _ in range(100))
-    assert made("RoutingFallback", with_router(decisions=old)).state is State.PASSED
+    assert made("RoutingFallback", with_router(decisions=old)).state is CheckState.PASSED
 
 
 def test_every_reason_of_the_engine_has_words() -> None:
@@ -337,21 +349,23 @@ def test_late_is_a_warning_and_stale_an_error() -> None:
     for lag_s, severity in ((29.0, Severity.WARNING), (30.5, Severity.ERROR)):
         facts = with_index(sources=(source(0), source(1, lag_s=lag_s)))
         assert made("KvEventsLate", facts).findings[0].severity is severity
-    assert made("KvEventsLate", with_index(sources=(source(0, lag_s=4.9),))).state is State.PASSED
+    assert (
+        made("KvEventsLate", with_index(sources=(source(0, lag_s=4.9),))).state is CheckState.PASSED
+    )
 
 
 def test_nobody_telling_anything_is_said_for_the_fleet() -> None:
-    mute = tuple(worker(n, publishers=Said((), status=200)) for n in (0, 1))
+    mute = tuple(worker(n, publishers=Statement((), status=200)) for n in (0, 1))
     sources = tuple(source(n, state="none", endpoint="", reason="events_off") for n in (0, 1))
     facts = fleet(workers=mute, router=router(kv=index(sources=sources, telling=False)))
     (finding,) = made("KvEventsOff", facts).findings
     assert "No worker publishes" in finding.what
     assert {one.code for one in judge(facts).findings} == {"KvEventsOff"}
-    one = unfollowed(worker(1, publishers=Said((), status=200)), reason="events_off")
+    one = unfollowed(worker(1, publishers=Statement((), status=200)), reason="events_off")
     assert "No worker publishes" not in made("KvEventsOff", one).findings[0].what
 
 
-def connecting(odd: WorkerFacts) -> Facts:
+def connecting(odd: WorkerFacts) -> FleetFacts:
     """The router tries to reach the second worker's endpoint, in vain."""
     sources = (source(0), source(1, state="connecting"))
     return fleet(workers=(worker(0), odd), router=router(kv=index(sources=sources)))
@@ -376,14 +390,14 @@ def test_a_worker_the_router_does_not_listen_to() -> None:
     (finding,) = made("KvEventsNotFollowed", facts).findings
     assert finding.evidence == ("w1: it publishes, and the router does not listen",)
     unknown = with_router(kv=index(sources=(source(0),)), workers=router().workers[:1])
-    assert made("KvEventsNotFollowed", unknown).state is State.PASSED, "not registered at all"
+    assert made("KvEventsNotFollowed", unknown).state is CheckState.PASSED, "not registered at all"
 
 
 def test_being_followed_counts_more_than_what_a_worker_says() -> None:
     """Its sockets were named to the router; what answers its HTTP port does not know of them."""
-    assert made("KvEventsOff", with_worker(worker(1, publishers=Said((), status=200)))).state is (
-        State.PASSED
-    )
+    assert made(
+        "KvEventsOff", with_worker(worker(1, publishers=Statement((), status=200)))
+    ).state is (CheckState.PASSED)
 
 
 def test_a_replay_of_nothing_is_no_replay() -> None:
@@ -391,44 +405,44 @@ def test_a_replay_of_nothing_is_no_replay() -> None:
     (finding,) = made("KvReplayOff", facts).findings
     assert finding.evidence == ("w1: buffer_steps is 0: nothing is kept for a replay",)
     off = with_worker(publishing(enabled=False, buffer_steps=0))
-    assert made("KvReplayOff", off).state is State.PASSED, "events off is another finding"
+    assert made("KvReplayOff", off).state is CheckState.PASSED, "events off is another finding"
 
 
 def test_catching_up_is_being_followed() -> None:
     facts = with_index(sources=(source(0), source(1, state="catching_up")))
-    assert made("KvEventsNotFollowed", facts).state is State.PASSED
+    assert made("KvEventsNotFollowed", facts).state is CheckState.PASSED
 
 
 def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> None:
-    mute = tuple(worker(n, publishers=Said(error="no answer")) for n in (0, 1))
+    mute = tuple(worker(n, publishers=Statement(error="no answer")) for n in (0, 1))
     facts = fleet(workers=mute, router=router(strategy="prefixaware", kv=None))
     for code in ("KvEventsOff", "KvDiscoveryMissing", "KvReplayOff", "KvEventsDialOut"):
         assert made(code, facts).why == "No worker told whether it publishes.", code
-    old = tuple(worker(n, publishers=Said(error="gone", status=404)) for n in (0, 1))
+    old = tuple(worker(n, publishers=Statement(error="gone", status=404)) for n in (0, 1))
     facts = fleet(workers=old, router=router(strategy="prefixaware", kv=None))
-    assert made("KvDiscoveryMissing", facts).state is State.FOUND
+    assert made("KvDiscoveryMissing", facts).state is CheckState.FOUND
 
 
 def test_what_happened_once_long_ago_is_a_note() -> None:
     for batches, severity in ((999, Severity.WARNING), (1000, Severity.INFO)):
         one = source(1, counts={"gap_lost": 1}, batches=batches)
         assert made("KvEventsLost", with_index(sources=(one,))).findings[0].severity is severity
-    mended = with_index(honesty={"w1": Honesty(9, 0.0, 0.0, believed=True, demotions=3)})
+    mended = with_index(honesty={"w1": PredictionAccuracy(9, 0.0, 0.0, believed=True, demotions=3)})
     (finding,) = made("IndexNotBelieved", mended).findings
     assert (finding.severity, finding.workers) == (Severity.INFO, ("w1",))
     for bad, severity in ((4, Severity.INFO), (5, Severity.WARNING)):
         facts = requests("multimodal", bad, 40)
         assert made("RequestFormUnsupported", facts).findings[0].severity is severity
-    assert made("RequestFormUnsupported", requests("timeout", 5, 5)).state is State.PASSED
+    assert made("RequestFormUnsupported", requests("timeout", 5, 5)).state is CheckState.PASSED
 
 
 def test_what_says_nothing_of_caches_does_not_count() -> None:
     failed = (placed(status=500, cached_tokens=None),) * 60
-    assert made("CachedTokensNotReported", with_router(decisions=failed)).state is State.PASSED
+    assert made("CachedTokensNotReported", with_router(decisions=failed)).state is CheckState.PASSED
     empty = (placed(prompt_tokens=0, cached_tokens=None),) * 60
-    assert made("CachedTokensNotReported", with_router(decisions=empty)).state is State.PASSED
+    assert made("CachedTokensNotReported", with_router(decisions=empty)).state is CheckState.PASSED
     for reason in ("bad_request", "starting"):
-        assert made("RoutingFallback", requests(reason, 60, 10)).state is State.PASSED
+        assert made("RoutingFallback", requests(reason, 60, 10)).state is CheckState.PASSED
     assert "has not probed" in made("ProbeFailing", with_index(probes={})).why
 
 
@@ -447,8 +461,8 @@ def test_who_tells_nothing_and_who_has_adapters_differs_from_nobody() -> None:
     base = worker(1).models.found
     assert base is not None
     adapter = Model("sql", "/adapters/sql", "demo", 8192)
-    adapted = worker(1, models=Said((*base, adapter), status=200))
+    adapted = worker(1, models=Statement((*base, adapter), status=200))
     facts = fleet(workers=(worker(0), adapted, WorkerFacts("w2", "http://z")))
     assert judge(facts).findings == (), "the router does not know it either"
     for code in ("ModelDiffers", "TokenizerDiffers", "TemplateDiffers", "VersionDiffers"):
-        assert made(code, facts).state is State.PASSED, code
+        assert made(code, facts).state is CheckState.PASSED, code

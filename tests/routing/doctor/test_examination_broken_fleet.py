@@ -16,9 +16,9 @@ import pytest
 from routing.deployment import admin_client
 from routing.doctor.__main__ import main
 from routing.doctor.examination import examine
-from routing.doctor.findings import Examination, Finding
-from routing.doctor.inspection import Named
-from routing.engine.server import Server
+from routing.doctor.findings import DoctorFinding, Examination
+from routing.doctor.inspection import NamedWorker
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import ask, post, router, until
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import template
@@ -60,7 +60,7 @@ def listed(fleet: dict[str, SimulatedWorker], *names: str) -> list[dict[str, Any
     return [{"id": name, "url": f"http://127.0.0.1:{fleet[name].port}"} for name in names]
 
 
-def admin(server: Server) -> str:
+def admin(server: RouterServer) -> str:
     assert server.admin is not None
     return f"http://127.0.0.1:{server.admin.port}"
 
@@ -73,15 +73,15 @@ def model_folder(folder: Path) -> Path:
     return folder
 
 
-async def examined(server: Server) -> Examination:
+async def examined(server: RouterServer) -> Examination:
     return await asyncio.to_thread(examine, "demo", admin(server))
 
 
-def by_code(found: Examination) -> dict[str, Finding]:
+def by_code(found: Examination) -> dict[str, DoctorFinding]:
     return {finding.code: finding for finding in found.findings}
 
 
-async def settled(server: Server, *states: str) -> None:
+async def settled(server: RouterServer, *states: str) -> None:
     """Every worker's events are followed, or known not to be."""
 
     def sources() -> Any:
@@ -182,9 +182,9 @@ async def test_a_worker_the_router_was_not_told_of(fleet: dict[str, SimulatedWor
     async with router(strategy="kvaware", workers=listed(fleet, "whole")) as server:
         await settled(server, "following")
         there = [
-            Named("whole", f"http://127.0.0.1:{fleet['whole'].port}"),
-            Named("spare", f"http://127.0.0.1:{fleet['quiet'].port}"),
-            Named("gone", "http://127.0.0.1:9", leaving=True),
+            NamedWorker("whole", f"http://127.0.0.1:{fleet['whole'].port}"),
+            NamedWorker("spare", f"http://127.0.0.1:{fleet['quiet'].port}"),
+            NamedWorker("gone", "http://127.0.0.1:9", leaving=True),
         ]
         found = await asyncio.to_thread(examine, "demo", admin(server), there)
     assert by_code(found)["WorkerNotRegistered"].workers == ("spare",)

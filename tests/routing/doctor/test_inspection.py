@@ -10,7 +10,7 @@ import pytest
 
 from routing.analysis.kv_index import read_index
 from routing.doctor.examination import examine, judge
-from routing.doctor.inspection import CHAT, PLAIN, Limits, Named, gather
+from routing.doctor.inspection import CHAT, PLAIN, Limits, NamedWorker, gather
 from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
 from tests.support.http_stub import HANG, Stub, http_stub
 
@@ -72,7 +72,7 @@ def test_a_router_that_answers_badly_is_a_finding_at_most(
     worker: Stub, path: str, answer: Any
 ) -> None:
     with http_stub(router_of(worker.url, **{path: answer})) as router:
-        found = examine("demo", router.url, [Named("w0", worker.url)])
+        found = examine("demo", router.url, [NamedWorker("w0", worker.url)])
     assert found.workers == ("w0",)
     assert len(found.outcomes) == len(found.passed) + len(found.skipped) + len(
         [o for o in found.outcomes if o.findings]
@@ -99,7 +99,7 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
 
 
 def test_nobody_there_at_all() -> None:
-    found = judge(gather("demo", "http://127.0.0.1:9", [Named("w0", "http://127.0.0.1:9")]))
+    found = judge(gather("demo", "http://127.0.0.1:9", [NamedWorker("w0", "http://127.0.0.1:9")]))
     assert [finding.code for finding in found.findings] == ["RouterSilent", "WorkerNotReached"]
     assert judge(gather("demo", "")).findings[0].evidence == ("The endpoint has no router yet.",)
 

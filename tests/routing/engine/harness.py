@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config import Address, parse
-from routing.engine.config.source import Source
+from routing.engine.config.source import ConfigSource
 from routing.engine.observe.logs import Log
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.support.fake_worker import FakeWorker
 
 DEADLINE_S = 15.0
@@ -45,7 +45,7 @@ def workers(*fakes: FakeWorker) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def router(
     *fakes: FakeWorker, ready: int | None = None, path: Path | None = None, **settings: Any
-) -> AsyncIterator[Server]:
+) -> AsyncIterator[RouterServer]:
     """A running router; with `path`, configured by that file. Waits until workers are up."""
     data: dict[str, Any] = {
         "listen": "127.0.0.1:0",
@@ -60,9 +60,9 @@ async def router(
     source = None
     if path is not None:
         path.write_text(json.dumps(data))
-        source = Source(path)
+        source = ConfigSource(path)
     config = source.config if source is not None else parse(data, Path())
-    server = Server(config, source, Log("debug"))
+    server = RouterServer(config, source, Log("debug"))
     await server.start()
     try:
         wanted = len(config.workers) if ready is None else ready
@@ -183,7 +183,7 @@ def chat(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": text}], **more}
 
 
-async def ask(server: Server, request: bytes, method: str = "POST") -> Response:
+async def ask(server: RouterServer, request: bytes, method: str = "POST") -> Response:
     """One request on a connection of its own."""
     async with await Client.to(server.listen) as client:
         await client.send(request)
@@ -191,7 +191,7 @@ async def ask(server: Server, request: bytes, method: str = "POST") -> Response:
 
 
 async def admin(
-    server: Server, target: str, method: str = "GET", body: bytes = b"", lines: str = ""
+    server: RouterServer, target: str, method: str = "GET", body: bytes = b"", lines: str = ""
 ) -> Response:
     """`lines`: whole header lines more."""
     async with await Client.plain(server.admin) as client:
@@ -201,7 +201,7 @@ async def admin(
         return await client.response(method)
 
 
-async def metric(server: Server, name: str, **labels: str) -> float:
+async def metric(server: RouterServer, name: str, **labels: str) -> float:
     """The sum of a metric's samples which carry these labels; KeyError without any."""
     total, found = 0.0, False
     for line in (await admin(server, "/metrics")).body.decode().splitlines():
@@ -215,7 +215,7 @@ async def metric(server: Server, name: str, **labels: str) -> float:
     return total
 
 
-async def becomes(server: Server, wanted: float, name: str, **labels: str) -> None:
+async def becomes(server: RouterServer, wanted: float, name: str, **labels: str) -> None:
     """The metric has this value soon; fails at the deadline."""
     end = asyncio.get_running_loop().time() + DEADLINE_S
     while (found := await metric(server, name, **labels)) != wanted:

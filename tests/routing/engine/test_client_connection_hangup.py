@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import Client, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
@@ -214,7 +214,7 @@ async def test_a_reset_is_seen_though_nothing_is_read() -> None:
         await worker.until(lambda: len(worker.cancelled) == 1)
 
 
-async def an_upload_in_a_queue(server: Server, worker: FakeWorker) -> tuple[Client, Client]:
+async def an_upload_in_a_queue(server: RouterServer, worker: FakeWorker) -> tuple[Client, Client]:
     """Who has the only slot, and who waits with a body of which a part is still unread."""
     first = await Client.to(server.listen)
     await first.send(post(chat("x")))

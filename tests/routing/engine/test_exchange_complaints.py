@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from routing.engine.config import Address
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
     admin,
@@ -303,7 +303,7 @@ async def test_models_do_not_vanish_while_workers_are_replaced(tmp_path: Path) -
     path = tmp_path / "r.json"
     wire = b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n"
 
-    async def listed(server: Server) -> list[str]:
+    async def listed(server: RouterServer) -> list[str]:
         return [model["id"] for model in (await ask(server, wire)).json["data"]]
 
     async with FakeWorker() as old, FakeWorker() as new:

@@ -13,7 +13,7 @@ import itertools
 import pytest
 
 from routing.engine.config import Address
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import Client, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker
 from tests.support.faultproxy import FaultProxy
@@ -59,7 +59,7 @@ async def one_request(address: Address) -> str:
         return "right"
 
 
-async def nothing_is_left(server: Server) -> None:
+async def nothing_is_left(server: RouterServer) -> None:
     workers = server.router.table.workers.values()
     await until(lambda: all(worker.in_flight == 0 for worker in workers), "requests end")
     assert all(worker.load == 0 for worker in workers)

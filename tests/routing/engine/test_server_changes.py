@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
     admin,
@@ -24,7 +24,7 @@ from tests.support.fake_worker import Conversation, FakeWorker, event
 RELOADS = "emberline_router_config_reloads_total"
 
 
-def rewrite(path: Path, server: Server, **changes: Any) -> None:
+def rewrite(path: Path, server: RouterServer, **changes: Any) -> None:
     """Change the file as the console does, and let the router look."""
     data = json.loads(path.read_text())
     data.update(changes)

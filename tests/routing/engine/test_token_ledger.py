@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine.prompt import engine_request
-from routing.engine.tokens.usage import StreamFilter, Usage, UsageReader
+from routing.engine.tokens.usage import StreamFilter, TokenUsage, UsageReader
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -48,7 +48,7 @@ class Engine:
         self.fingerprint = fingerprint
 
 
-def through(stream: bytes, cuts: list[int], engine: Engine) -> tuple[bytes, Usage | None]:
+def through(stream: bytes, cuts: list[int], engine: Engine) -> tuple[bytes, TokenUsage | None]:
     found = StreamFilter(engine)
     out: list[bytes] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
@@ -77,7 +77,7 @@ def test_a_stream_is_as_without_the_option_wherever_it_is_cut(
     stream, plain = vllm(fingerprint)
     every = [[], list(range(1, len(stream))), *([at] for at in range(1, len(stream)))]
     for cuts in every:
-        assert through(stream, cuts, Engine(known)) == (plain, Usage(9, 4, None)), cuts
+        assert through(stream, cuts, Engine(known)) == (plain, TokenUsage(9, 4, None)), cuts
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_usage_is_found_wherever_a_body_has_it() -> None:
         reader = UsageReader()
         for at in range(0, len(body), step):
             reader.feed(body[at : at + step])
-        assert reader.usage == Usage(9, 4, None)
+        assert reader.usage == TokenUsage(9, 4, None)
         assert reader.size == len(body)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from endpoints.models import Endpoint
-from routing.analysis.choices import Filter
-from routing.pages.decision_stream import Watching
+from routing.analysis.choices import DecisionFilter
+from routing.pages.decision_stream import DecisionStream
 from tests.routing.pages.test_views import DECISION
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.http_stub import Stub, http_stub
@@ -88,7 +88,7 @@ def test_a_refusal_keeps_what_was_typed(demo: Endpoint, change: dict[str, str], 
 def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: Stub) -> None:
     running = {**DECISION, "status": None, "id": "x"}
     router.answers["/decisions"] = (200, {"decisions": [running]})
-    watching = Watching("demo", Filter(), 50)
+    watching = DecisionStream("demo", DecisionFilter(), 50)
     first = watching.look()
     assert first is not None
     assert [row["id"] for row in first.data["rows"]] == ["x"]
@@ -112,6 +112,6 @@ def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: 
 
 
 def test_a_filter_holds_for_who_watches(demo: Endpoint, router: Stub) -> None:
-    event = Watching("demo", Filter(reason="retry"), 50).look()
+    event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).look()
     assert event is not None
     assert event.data == ""

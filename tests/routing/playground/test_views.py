@@ -15,7 +15,7 @@ from django.test import Client
 from console.web.server import sse
 from endpoints.keys import storage
 from endpoints.models import Endpoint
-from endpoints.prompt.client import Ask
+from endpoints.prompt.client import PromptRequest
 from routing.playground import answers as playground_answers
 from routing.prompts.conversation import from_json
 from tests.support.console import browser, make_endpoint, pretend_ready
@@ -223,7 +223,9 @@ def test_only_so_many_answers_at_once(demo: Endpoint, monkeypatch: pytest.Monkey
 async def test_who_stops_listening_hangs_up_on_the_router() -> None:
     async with FakeWorker() as worker:
         worker.script = _for_ever
-        ask = Ask(worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},))
+        ask = PromptRequest(
+            worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},)
+        )
         source: Any = playground_answers.events(Endpoint(name="demo"), ask, from_json(said()))
         async with aclosing(source) as told:
             assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]

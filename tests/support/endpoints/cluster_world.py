@@ -17,14 +17,14 @@ from django.conf import settings
 from console.clusters import actions as clusters
 from console.clusters.refresh import refresh
 from console.provisioners.base import ReplicaObservation
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.reconcile.reconciler import Reconciler
-from routing.deployment.component import RouterComponent, Wanted
+from routing.deployment.component import RouterComponent, RouterRequirements
 from tests.support.endpoints.world import age
 from tests.support.kube.cluster import Cluster, ready
 from tests.support.waiting import until
@@ -41,7 +41,7 @@ class Routers(RouterComponent):
 
     def _judge(
         self,
-        wanted: Wanted,
+        wanted: RouterRequirements,
         replica: ReplicaObservation,
         endpoint: EndpointFacts,
         workers: tuple[WorkerFacts, ...],
@@ -103,9 +103,9 @@ class ClusterWorld:
     def killing(self, patch: pytest.MonkeyPatch, at: int, *, answered: bool) -> Iterator[list[int]]:
         """Dies at the request of that number, before it is sent or once it is carried out."""
         count = [0]
-        send = Client._send
+        send = KubernetesClient._send
 
-        def dying(client: Client, *args: Any, **named: Any) -> Any:
+        def dying(client: KubernetesClient, *args: Any, **named: Any) -> Any:
             mine = count[0]
             count[0] += 1
             if mine == at and not answered:
@@ -116,7 +116,7 @@ class ClusterWorld:
             return found
 
         with patch.context() as patched:
-            patched.setattr(Client, "_send", dying)
+            patched.setattr(KubernetesClient, "_send", dying)
             yield count
 
     # ---- what is in the cluster

@@ -21,8 +21,8 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from console.core.outbound import ForbiddenAddressError
 from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes.api import errors, kinds
-from console.provisioners.kubernetes.api.errors import Asked
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.errors import ApiRequest
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Access(Protocol):
     def api_client(self) -> Any: ...
 
 
-class Client:
+class KubernetesClient:
     """Of one namespace."""
 
     def __init__(self, access: Access, namespace: str) -> None:
@@ -54,13 +54,13 @@ class Client:
 
     # ---- objects
 
-    def get(self, kind: Kind, name: str) -> Json | None:
-        asked = Asked("get", kind, self.namespace, name)
+    def get(self, kind: ObjectKind, name: str) -> Json | None:
+        asked = ApiRequest("get", kind, self.namespace, name)
         return self._call("GET", asked, absent_ok=True)
 
-    def listed(self, kind: Kind, labels: str = "", fields: str = "") -> list[Json]:
+    def listed(self, kind: ObjectKind, labels: str = "", fields: str = "") -> list[Json]:
         """All that match; none where the cluster does not know the kind."""
-        asked = Asked("list", kind, self.namespace)
+        asked = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
         query += [("fieldSelector", fields)] if fields else []
@@ -83,26 +83,26 @@ class Client:
         *,
         force: bool = False,
         manager: str = FIELD_MANAGER,
-        kind: Kind | None = None,
+        kind: ObjectKind | None = None,
     ) -> Json:
         """Server-side apply. `force` takes fields from other managers. `kind` where the object is
         no part of a workload."""
         name = str(body["metadata"]["name"])
-        asked = Asked("patch", kind or kinds.of(body), self.namespace, name)
+        asked = ApiRequest("patch", kind or kinds.of(body), self.namespace, name)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
         query.append(("fieldValidation", "Strict"))
         return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
 
-    def merge(self, kind: Kind, name: str, patch: Json, part: str = "") -> Json | None:
+    def merge(self, kind: ObjectKind, name: str, patch: Json, part: str = "") -> Json | None:
         """A merge patch, of a subresource if `part` names one; None without such an object."""
-        asked = Asked("patch", kind, self.namespace, name, part)
+        asked = ApiRequest("patch", kind, self.namespace, name, part)
         query = [("fieldManager", FIELD_MANAGER)]
         content = "application/merge-patch+json"
         return self._call("PATCH", asked, query, patch, content, absent_ok=True)
 
-    def delete(self, kind: Kind, name: str, uid: str = "") -> None:
+    def delete(self, kind: ObjectKind, name: str, uid: str = "") -> None:
         """What it owns goes first. With `uid`, only that very object."""
-        asked = Asked("delete", kind, self.namespace, name)
+        asked = ApiRequest("delete", kind, self.namespace, name)
         body: Json = {"propagationPolicy": "Foreground"}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -112,7 +112,7 @@ class Client:
 
     def log(self, pod: str, query: list[tuple[str, str]]) -> str | None:
         """None when there is none yet, or no more: the pod or its container has not begun."""
-        asked = Asked("get", kinds.POD, self.namespace, pod, "log")
+        asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         try:
             found = self._send("GET", asked, query)
         except HTTPError as error:
@@ -126,7 +126,7 @@ class Client:
     def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
         """Lines as they come, without their ends; ends when the server ends it or says nothing
         for `quiet_s` seconds."""
-        asked = Asked("get", kinds.POD, self.namespace, pod, "log")
+        asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
             if reply.status >= 400:
                 raise errors.refused(reply.status, _status(reply.read(_CHUNK)), asked)
@@ -150,7 +150,7 @@ class Client:
     def _call(
         self,
         method: str,
-        asked: Asked,
+        asked: ApiRequest,
         query: list[tuple[str, str]] | None = None,
         body: Json | None = None,
         content: str = "",
@@ -173,7 +173,7 @@ class Client:
     def _send(
         self,
         method: str,
-        asked: Asked,
+        asked: ApiRequest,
         query: list[tuple[str, str]],
         body: Json | None = None,
         content: str = "",
@@ -194,7 +194,7 @@ class Client:
     def _open(
         self,
         method: str,
-        asked: Asked,
+        asked: ApiRequest,
         query: list[tuple[str, str]],
         body: Json | None = None,
         content: str = "",

@@ -24,7 +24,7 @@ from typing import Any
 
 from console.provisioners.base import PermanentError, ProvisionError, TemporaryError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 
 _MANAGER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
 _UNTYPED = "failed to create typed patch object"
@@ -41,11 +41,11 @@ class FieldConflictError(PermanentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """A request, as people are told of it. `part` is a subresource (log)."""
 
     verb: str
-    kind: Kind
+    kind: ObjectKind
     namespace: str
     name: str = ""
     part: str = ""
@@ -58,12 +58,12 @@ class Asked:
         return f"{self.verb} {self.object} in namespace {self.namespace}"
 
 
-def unreachable(asked: Asked, why: str) -> ProvisionError:
+def unreachable(asked: ApiRequest, why: str) -> ProvisionError:
     message = f"The cluster did not answer when asked to {asked}: {_short(why)}."
     return TemporaryError("ClusterUnreachable", message)
 
 
-def untrusted(asked: Asked, why: str) -> ProvisionError:
+def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
     return PermanentError(
         "ClusterUntrusted",
         f"The cluster was not asked to {asked}, for its certificate is not the one that was "
@@ -72,7 +72,7 @@ def untrusted(asked: Asked, why: str) -> ProvisionError:
 
 
 def refused(
-    status: int, said: Mapping[str, Any], asked: Asked, retry_after_s: float = 0.0
+    status: int, said: Mapping[str, Any], asked: ApiRequest, retry_after_s: float = 0.0
 ) -> ProvisionError:
     """`said` is the Status the server sent, {} where it sent none."""
     message = _short(str(said.get("message") or f"HTTP {status}"))
@@ -100,7 +100,7 @@ def refused(
     return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
 
 
-def _forbidden(message: str, said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
     causes = {cause.get("reason") for cause in _causes(said)}
     if "exceeded quota" in message:
         return TemporaryError(
@@ -128,7 +128,7 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: Asked) -> Provision
     )
 
 
-def _missing(said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+def _missing(said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
     details = said.get("details")
     kind = details.get("kind") if isinstance(details, Mapping) else ""
     if kind == "namespaces":
@@ -146,7 +146,9 @@ def _missing(said: Mapping[str, Any], asked: Asked) -> ProvisionError:
     )
 
 
-def _conflict(message: str, reason: str, said: Mapping[str, Any], asked: Asked) -> ProvisionError:
+def _conflict(
+    message: str, reason: str, said: Mapping[str, Any], asked: ApiRequest
+) -> ProvisionError:
     foreign = tuple(
         (str(cause.get("field", "")), _manager(str(cause.get("message", ""))))
         for cause in _causes(said)

@@ -15,7 +15,7 @@ from console.provisioners.kubernetes.api import capabilities as can
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ObjectKind:
     """`capability`: which one brings the kind, "" where every cluster has it. What is not
     `namespaced` can have no owner in a namespace, which would take it along: it is deleted by
     itself."""
@@ -41,21 +41,21 @@ class Kind:
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
-SECRET = Kind("v1", "Secret", "secrets")
-SERVICE = Kind("v1", "Service", "services")
-POD = Kind("v1", "Pod", "pods")
-EVENT = Kind("v1", "Event", "events")
-DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
-STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
-HPA = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects", can.KEDA)
-INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
-HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", can.GATEWAY_API)
-CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates", can.CERT_MANAGER)
-GATEWAY = Kind("gateway.networking.k8s.io/v1", "Gateway", "gateways", can.GATEWAY_API)
-CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-PERSISTENT_VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+CONFIG_MAP = ObjectKind("v1", "ConfigMap", "configmaps")
+SECRET = ObjectKind("v1", "Secret", "secrets")
+SERVICE = ObjectKind("v1", "Service", "services")
+POD = ObjectKind("v1", "Pod", "pods")
+EVENT = ObjectKind("v1", "Event", "events")
+DEPLOYMENT = ObjectKind("apps/v1", "Deployment", "deployments")
+STATEFUL_SET = ObjectKind("apps/v1", "StatefulSet", "statefulsets")
+HPA = ObjectKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+SCALED_OBJECT = ObjectKind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects", can.KEDA)
+INGRESS = ObjectKind("networking.k8s.io/v1", "Ingress", "ingresses")
+HTTP_ROUTE = ObjectKind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", can.GATEWAY_API)
+CERTIFICATE = ObjectKind("cert-manager.io/v1", "Certificate", "certificates", can.CERT_MANAGER)
+GATEWAY = ObjectKind("gateway.networking.k8s.io/v1", "Gateway", "gateways", can.GATEWAY_API)
+CLAIM = ObjectKind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PERSISTENT_VOLUME = ObjectKind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 """Only for storage which is there already; where no driver of such storage is, nobody needs the
 right to see the whole cluster's volumes."""
 
@@ -65,33 +65,37 @@ APPLIED = (
     SERVICE,
     PERSISTENT_VOLUME,
     CLAIM,
-    Kind("v1", "ServiceAccount", "serviceaccounts"),
-    Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+    ObjectKind("v1", "ServiceAccount", "serviceaccounts"),
+    ObjectKind("rbac.authorization.k8s.io/v1", "Role", "roles"),
+    ObjectKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     DEPLOYMENT,
     STATEFUL_SET,
-    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
-    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    ObjectKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    ObjectKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     INGRESS,
     HPA,
     SCALED_OBJECT,
-    Kind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications", can.KEDA),
+    ObjectKind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications", can.KEDA),
     GATEWAY,
     HTTP_ROUTE,
     CERTIFICATE,
-    Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", can.PROMETHEUS_OPERATOR),
-    Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", can.PROMETHEUS_OPERATOR),
-    Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", can.PROMETHEUS_OPERATOR),
+    ObjectKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", can.PROMETHEUS_OPERATOR),
+    ObjectKind(
+        "monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", can.PROMETHEUS_OPERATOR
+    ),
+    ObjectKind(
+        "monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", can.PROMETHEUS_OPERATOR
+    ),
 )
 """What we apply ourselves."""
 
-MADE = (POD, Kind("apps/v1", "ReplicaSet", "replicasets"))
+MADE = (POD, ObjectKind("apps/v1", "ReplicaSet", "replicasets"))
 """What the cluster makes for us, under our labels."""
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in APPLIED}
 
 
-def of(body: Mapping[str, Any]) -> Kind:
+def of(body: Mapping[str, Any]) -> ObjectKind:
     """The kind of an object that is to be applied."""
     named = (str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if named not in _BY_NAME:
@@ -99,7 +103,7 @@ def of(body: Mapping[str, Any]) -> Kind:
     return _BY_NAME[named]
 
 
-def possible(capabilities: Iterable[str]) -> tuple[Kind, ...]:
+def possible(capabilities: Iterable[str]) -> tuple[ObjectKind, ...]:
     """Every kind that may be there, in a cluster which can do that."""
     there = {"", *capabilities}
     shares = not there.isdisjoint(can.CSI_DRIVERS.values())

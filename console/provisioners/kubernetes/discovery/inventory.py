@@ -25,7 +25,7 @@ _SUFFIX = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CapabilityFinding:
     """Of one capability: there, with what was found; or not, and why not. `unsure`: Emberline may
     not look, so it is taken as there and the cluster will refuse what it cannot do."""
 
@@ -49,7 +49,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NodePool:
     """Nodes of one instance type and GPU. `gpus_free` on nodes that take pods now; None: not
     known. `gpu_memory_bytes` of one GPU, 0 where no label says it."""
 
@@ -86,8 +86,8 @@ class Inventory:
     """`shares`: drivers of storage that is there already were found, usable or not."""
 
     server_version: str = ""
-    findings: tuple[Finding, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    findings: tuple[CapabilityFinding, ...] = ()
+    pools: tuple[NodePool, ...] = ()
     offers: Offers = field(default_factory=Offers)
     notes: tuple[str, ...] = ()
     shares: bool = False
@@ -105,11 +105,11 @@ class Inventory:
         return cls(
             str(data.get("server_version", "")),
             tuple(
-                _made(Finding, one)
+                _made(CapabilityFinding, one)
                 for one in data.get("findings", ())
                 if one.get("name") in CAPABILITIES
             ),
-            tuple(_made(Pool, one) for one in data.get("pools", ())),
+            tuple(_made(NodePool, one) for one in data.get("pools", ())),
             _made(Offers, data.get("offers", {})),
             tuple(data.get("notes", ())),
             bool(data.get("shares", False)),
@@ -139,7 +139,7 @@ def quantity(text: Any) -> Decimal:
 
 def pools(
     nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]] | None
-) -> tuple[Pool, ...]:
+) -> tuple[NodePool, ...]:
     """Nodes by instance type and GPU; `pods` None: nobody could say which GPUs are taken."""
     taken = None if pods is None else gpus_taken(pods)
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
@@ -158,7 +158,7 @@ def _pool(
     resource: str,
     nodes: list[Mapping[str, Any]],
     taken: Mapping[tuple[str, str], int] | None,
-) -> Pool:
+) -> NodePool:
     first = nodes[0]
     allocatable = (first.get("status") or {}).get("allocatable") or {}
     labels = [node["metadata"].get("labels") or {} for node in nodes]
@@ -169,7 +169,7 @@ def _pool(
             max(0, _gpus(node)[1] - taken.get((node["metadata"]["name"], resource), 0))
             for node in open_nodes
         )
-    return Pool(
+    return NodePool(
         instance_type=instance_type,
         gpu=product or (resource if resource else ""),
         gpu_resource=resource,

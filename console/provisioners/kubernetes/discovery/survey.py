@@ -15,10 +15,10 @@ from console.provisioners.kubernetes.api import capabilities as known
 from console.provisioners.kubernetes.api.access import ClusterAccess
 from console.provisioners.kubernetes.api.reader import NotSaid, Reader
 from console.provisioners.kubernetes.discovery.inventory import (
-    Finding,
+    CapabilityFinding,
     Inventory,
+    NodePool,
     Offers,
-    Pool,
     pools,
 )
 from console.provisioners.kubernetes.discovery.rights import VERBS_OF_OWN, allowed
@@ -50,10 +50,10 @@ _SERVED = {
 
 
 def discover(access: ClusterAccess) -> Inventory:
-    return Look(Reader(access)).run()
+    return ClusterSurvey(Reader(access)).run()
 
 
-class Look:
+class ClusterSurvey:
     """One discovery; `notes` gathers what could not be seen and what is lost by it."""
 
     def __init__(self, reader: Reader) -> None:
@@ -97,7 +97,7 @@ class Look:
             self._notes.append(f"{path}: {may}; {lost}.")
             return None
 
-    def _pools(self, nodes: list[dict[str, Any]] | None) -> tuple[Pool, ...]:
+    def _pools(self, nodes: list[dict[str, Any]] | None) -> tuple[NodePool, ...]:
         if not nodes:
             return ()
         if not any(pool.gpus for pool in pools(nodes, None)):
@@ -147,9 +147,9 @@ class Look:
         self,
         groups: Mapping[str, Any],
         nodes: list[dict[str, Any]] | None,
-        found: tuple[Pool, ...],
+        found: tuple[NodePool, ...],
         offers: Offers,
-    ) -> Iterable[Finding]:
+    ) -> Iterable[CapabilityFinding]:
         for name in _CRDS:
             yield self._crd(name, groups, offers)
         yield self._metrics_server(groups)
@@ -159,32 +159,38 @@ class Look:
         yield _ingress(offers)
         yield _load_balancer(groups, nodes)
 
-    def _crd(self, name: str, groups: Mapping[str, Any], offers: Offers) -> Finding:
+    def _crd(self, name: str, groups: Mapping[str, Any], offers: Offers) -> CapabilityFinding:
         group, version, resource = _CRDS[name]
         if group not in groups:
-            return Finding(name, present=False, why_not=f"The cluster does not know {group}.")
+            return CapabilityFinding(
+                name, present=False, why_not=f"The cluster does not know {group}."
+            )
         served = self._served(f"/apis/{group}/{version}")
         if isinstance(served, str) or resource not in served:
             text = served if isinstance(served, str) else f"it has no {resource}"
             why_not = f"{group}/{version} does not serve {resource}: {text}."
-            return Finding(name, present=False, why_not=why_not)
+            return CapabilityFinding(name, present=False, why_not=why_not)
         if name == known.KEDA and _SERVED[name][0] in groups:
             answer = self._served("/apis/{}/{}".format(*_SERVED[name]))
             if isinstance(answer, str):
                 why_not = f"KEDA is installed, but its metrics server does not answer: {answer}."
-                return Finding(name, present=False, why_not=why_not)
-        return Finding(name, present=True, detail=_detail(name, f"{group}/{version}", offers))
+                return CapabilityFinding(name, present=False, why_not=why_not)
+        return CapabilityFinding(
+            name, present=True, detail=_detail(name, f"{group}/{version}", offers)
+        )
 
-    def _metrics_server(self, groups: Mapping[str, Any]) -> Finding:
+    def _metrics_server(self, groups: Mapping[str, Any]) -> CapabilityFinding:
         name = known.METRICS_SERVER
         group, version = _SERVED[name]
         if group not in groups:
-            return Finding(name, present=False, why_not=f"The cluster does not know {group}.")
+            return CapabilityFinding(
+                name, present=False, why_not=f"The cluster does not know {group}."
+            )
         served = self._served(f"/apis/{group}/{version}")
         if isinstance(served, str):
             why_not = f"It is installed, but does not answer: {served}."
-            return Finding(name, present=False, why_not=why_not)
-        return Finding(name, present=True, detail=f"{group}/{version} answers")
+            return CapabilityFinding(name, present=False, why_not=why_not)
+        return CapabilityFinding(name, present=True, detail=f"{group}/{version} answers")
 
     def _served(self, path: str) -> set[str] | str:
         """The resources a group's version serves, or why nobody says."""
@@ -196,7 +202,7 @@ class Look:
             return "it is not served"
         return {str(one["name"]) for one in found.get("resources") or []}
 
-    def _drivers(self) -> Iterable[Finding]:
+    def _drivers(self) -> Iterable[CapabilityFinding]:
         """A driver is of use to who may make the volumes of the storage that is there already."""
         path = "/apis/storage.k8s.io/v1/csidrivers"
         listed = self._list(path, "models on S3, FSx and EFS are not offered")
@@ -205,18 +211,20 @@ class Look:
         may = self.shares and self._may_make_volumes()
         for driver, name in known.CSI_DRIVERS.items():
             if listed is None:
-                yield Finding(name, present=False, why_not="Emberline may not list CSI drivers.")
+                yield CapabilityFinding(
+                    name, present=False, why_not="Emberline may not list CSI drivers."
+                )
             elif driver not in names:
                 why_not = f"The cluster has no CSI driver {driver}."
-                yield Finding(name, present=False, why_not=why_not)
+                yield CapabilityFinding(name, present=False, why_not=why_not)
             elif not may:
                 why_not = (
                     f"{driver} is there, but Emberline may not get, list, create, patch and"
                     " delete persistentvolumes, which are of the whole cluster."
                 )
-                yield Finding(name, present=False, why_not=why_not)
+                yield CapabilityFinding(name, present=False, why_not=why_not)
             else:
-                yield Finding(name, present=True, detail=driver)
+                yield CapabilityFinding(name, present=True, detail=driver)
 
     def _may_make_volumes(self) -> bool:
         try:
@@ -243,61 +251,69 @@ def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
 
 
-def _network_policy(groups: Mapping[str, Any]) -> Finding:
+def _network_policy(groups: Mapping[str, Any]) -> CapabilityFinding:
     plugin = next((label for group, label in _ENFORCERS.items() if group in groups), "")
     if plugin:
-        return Finding(known.NETWORK_POLICY, present=True, detail=f"enforced by {plugin}")
+        return CapabilityFinding(known.NETWORK_POLICY, present=True, detail=f"enforced by {plugin}")
     why_not = (
         "No network plug-in known to enforce NetworkPolicy was found. The policies are made"
         " nevertheless; whether they hold, the cluster does not tell."
     )
-    return Finding(known.NETWORK_POLICY, present=False, why_not=why_not)
+    return CapabilityFinding(known.NETWORK_POLICY, present=False, why_not=why_not)
 
 
-def _gpus(nodes: list[dict[str, Any]] | None, found: tuple[Pool, ...]) -> Iterable[Finding]:
+def _gpus(
+    nodes: list[dict[str, Any]] | None, found: tuple[NodePool, ...]
+) -> Iterable[CapabilityFinding]:
     for domain, name in known.GPU_DOMAINS.items():
         mine = [pool for pool in found if pool.gpu_resource.startswith(f"{domain}/")]
         if nodes is None:
             yield _unsure(name, "nodes")
         elif not mine:
             why_not = f"No node offers {domain}/gpu."
-            yield Finding(name, present=False, why_not=why_not)
+            yield CapabilityFinding(name, present=False, why_not=why_not)
         else:
             total = sum(pool.gpus for pool in mine)
             free = [pool.gpus_free for pool in mine if pool.gpus_free is not None]
             text = f"{sum(free)} of {total} free" if len(free) == len(mine) else f"{total}"
-            yield Finding(name, present=True, detail=text)
+            yield CapabilityFinding(name, present=True, detail=text)
 
 
-def _ingress(offers: Offers) -> Finding:
+def _ingress(offers: Offers) -> CapabilityFinding:
     if offers.ingress_classes is None:
         return _unsure(known.INGRESS, "ingress classes")
     if offers.ingress_classes:
-        return Finding(known.INGRESS, present=True, detail=", ".join(offers.ingress_classes))
-    return Finding(known.INGRESS, present=False, why_not="The cluster has no IngressClass.")
+        return CapabilityFinding(
+            known.INGRESS, present=True, detail=", ".join(offers.ingress_classes)
+        )
+    return CapabilityFinding(
+        known.INGRESS, present=False, why_not="The cluster has no IngressClass."
+    )
 
 
-def _load_balancer(groups: Mapping[str, Any], nodes: list[dict[str, Any]] | None) -> Finding:
+def _load_balancer(
+    groups: Mapping[str, Any], nodes: list[dict[str, Any]] | None
+) -> CapabilityFinding:
     name = known.LOAD_BALANCER
     for group, label in _BALANCERS.items():
         if group in groups:
-            return Finding(name, present=True, detail=label)
+            return CapabilityFinding(name, present=True, detail=label)
     clouds = {
         str((node.get("spec") or {}).get("providerID", "")).partition("://")[0]
         for node in nodes or ()
     }
     for cloud in sorted(clouds):
         if cloud not in _NO_CLOUD:
-            return Finding(name, present=True, detail=f"nodes of {cloud}")
+            return CapabilityFinding(name, present=True, detail=f"nodes of {cloud}")
     if nodes is None:
         return _unsure(name, "nodes")
     why_not = "Neither a cloud provider nor MetalLB was found."
-    return Finding(name, present=False, why_not=why_not)
+    return CapabilityFinding(name, present=False, why_not=why_not)
 
 
-def _unsure(name: str, what: str) -> Finding:
+def _unsure(name: str, what: str) -> CapabilityFinding:
     detail = f"Emberline may not list {what}; taken as there"
-    return Finding(name, present=True, detail=detail, unsure=True)
+    return CapabilityFinding(name, present=True, detail=detail, unsure=True)
 
 
 def _names(

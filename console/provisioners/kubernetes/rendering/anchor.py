@@ -14,11 +14,11 @@ from typing import Any
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.rendering.names import around_of, made
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Item:
+class OwnedItem:
     """An object of the workload, in its namespace (or of the whole cluster)."""
 
     api_version: str
@@ -26,12 +26,12 @@ class Item:
     name: str
 
 
-def item(rendered: Mapping[str, Any]) -> Item:
-    return Item(rendered["apiVersion"], rendered["kind"], rendered["metadata"]["name"])
+def item(rendered: Mapping[str, Any]) -> OwnedItem:
+    return OwnedItem(rendered["apiVersion"], rendered["kind"], rendered["metadata"]["name"])
 
 
 def anchor(
-    spec: WorkloadSpec, target: Target, rendered: Iterable[Mapping[str, Any]]
+    spec: WorkloadSpec, target: RenderingTarget, rendered: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
     inventory = [[i.api_version, i.kind, i.name] for i in sorted(map(item, rendered))]
     data = {
@@ -47,11 +47,11 @@ def anchor(
     return made_of
 
 
-def inventory(found: Mapping[str, Any]) -> frozenset[Item]:
+def inventory(found: Mapping[str, Any]) -> frozenset[OwnedItem]:
     """What an anchor that was found says it owns; nothing when it cannot be read."""
     try:
         listed = json.loads((found.get("data") or {}).get("inventory", "[]"))
-        return frozenset(Item(*map(str, entry)) for entry in listed)
+        return frozenset(OwnedItem(*map(str, entry)) for entry in listed)
     except (TypeError, ValueError):
         return frozenset()
 

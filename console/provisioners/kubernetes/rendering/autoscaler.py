@@ -11,7 +11,7 @@ from typing import Any
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import KEDA, METRICS_SERVER
 from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of, selector
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Autoscale
 
 
@@ -20,7 +20,7 @@ def autoscaled(spec: WorkloadSpec) -> bool:
     return around_of(spec).autoscale is not None and spec.replicas > 0
 
 
-def disruption_budgets(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def disruption_budgets(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     if spec.around is None:
         return []
     body = {
@@ -33,7 +33,7 @@ def disruption_budgets(spec: WorkloadSpec, target: Target) -> list[dict[str, Any
     return [made(spec, target.namespace, "policy/v1", kind, spec.name, {"spec": body})]
 
 
-def autoscalers(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def autoscalers(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     scale = around_of(spec).autoscale
     if scale is None or not autoscaled(spec):
         return []
@@ -45,7 +45,7 @@ def autoscalers(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
     return [made(spec, target.namespace, version, kind, spec.name, {"spec": body})]
 
 
-def _check(spec: WorkloadSpec, target: Target, scale: Autoscale) -> None:
+def _check(spec: WorkloadSpec, target: RenderingTarget, scale: Autoscale) -> None:
     if scale.minimum > scale.maximum or scale.maximum < 1:
         raise _bad(spec, f"between {scale.minimum} and {scale.maximum} replicas is no range")
     if scale.triggers:

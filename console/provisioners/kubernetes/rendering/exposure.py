@@ -22,7 +22,7 @@ from console.provisioners.kubernetes.rendering.names import (
     public_name,
     selector,
 )
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Exposure
 
 _ROUTES = "gateway.networking.k8s.io/v1"
@@ -36,7 +36,7 @@ _EXTERNAL_DNS = "external-dns.alpha.kubernetes.io/hostname"
 _AWS_CERTIFICATE = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert"
 
 
-def exposure_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def exposure_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     exposure = around_of(spec).exposure
     if exposure is None:
         return []
@@ -55,7 +55,9 @@ def _bad(spec: WorkloadSpec, why: str) -> PermanentError:
     return PermanentError("BadSpec", f"{spec.name!r} cannot be exposed: {why}.")
 
 
-def _ingress(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+def _ingress(
+    spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
+) -> list[dict[str, Any]]:
     target.need(INGRESS, f"Exposing {spec.name!r} by Ingress")
     backend = {"service": {"name": spec.name, "port": {"name": exposure.port}}}
     paths = {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}
@@ -72,7 +74,9 @@ def _ingress(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dic
     return [made(spec, target.namespace, version, "Ingress", spec.name, {"spec": body}, notes)]
 
 
-def _gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+def _gateway(
+    spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
+) -> list[dict[str, Any]]:
     """A route of somebody's Gateway, or of one of our own, of a class."""
     target.need(GATEWAY_API, f"Exposing {spec.name!r} by a Gateway")
     out = []
@@ -112,7 +116,7 @@ def _gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dic
     return [*out, route]
 
 
-def _own_gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> dict[str, Any]:
+def _own_gateway(spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure) -> dict[str, Any]:
     secret = tls_secret(spec, exposure)
     listener: dict[str, Any] = {"name": "http", "port": 80, "protocol": "HTTP"}
     if secret:
@@ -127,7 +131,9 @@ def _own_gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> dict
     return made(spec, target.namespace, _ROUTES, "Gateway", spec.name, {"spec": body}, notes)
 
 
-def _load_balancer(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+def _load_balancer(
+    spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
+) -> list[dict[str, Any]]:
     """Of its own Service, so that only the one port is out there."""
     target.need(LOAD_BALANCER, f"Exposing {spec.name!r} by a load balancer")
     if tls_secret(spec, exposure):
@@ -156,7 +162,9 @@ def _number(spec: WorkloadSpec, port: str) -> int:
     return numbers(spec)[port]
 
 
-def _certificate(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+def _certificate(
+    spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
+) -> list[dict[str, Any]]:
     if not exposure.issuer:
         return []
     target.need(CERT_MANAGER, f"A certificate for {spec.name!r}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.names import env_name, facts, files_name, made
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 
 VOLUME = "files"
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._-]")
@@ -22,7 +22,9 @@ _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._-]")
 _MODE = 0o440
 
 
-def file_objects(spec: WorkloadSpec, target: Target, secrets: Secrets) -> list[dict[str, Any]]:
+def file_objects(
+    spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets
+) -> list[dict[str, Any]]:
     """The ConfigMap and Secrets; those which would be empty are left out."""
     plain, secret = contents(spec, secrets)
     variables = {name: _value(secrets.env, name, spec) for name in spec.secret_env}
@@ -94,7 +96,7 @@ def _key(path: str) -> str:
 
 
 def _secret(
-    spec: WorkloadSpec, target: Target, name: str, data: Mapping[str, str]
+    spec: WorkloadSpec, target: RenderingTarget, name: str, data: Mapping[str, str]
 ) -> dict[str, Any]:
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
     body = {"type": "Opaque", "data": encoded}

@@ -18,7 +18,7 @@ from console.provisioners.kubernetes.rendering.names import (
     owner_name,
     selector,
 )
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 _VERSION = "monitoring.coreos.com/v1"
 # By role: the job, and the label which says whose it is.
@@ -29,7 +29,7 @@ _LABELS = {
 }
 
 
-def monitors(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """Nothing where there is no operator to read it: then Services are annotated."""
     around = around_of(spec)
     if PROMETHEUS_OPERATOR not in target.capabilities:
@@ -58,7 +58,7 @@ def monitors(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
     return out
 
 
-def scrape_annotations(spec: WorkloadSpec, target: Target) -> dict[str, str]:
+def scrape_annotations(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, str]:
     """For the Service of single pods, where no operator reads a monitor. They name one port; on
     pods they would say the same, but every change of them would replace the pods."""
     around = around_of(spec)

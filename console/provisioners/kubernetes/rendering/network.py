@@ -21,14 +21,14 @@ from console.provisioners.kubernetes.rendering.names import (
     pods_name,
     selector,
 )
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Around, Peer
 
 PROMETHEUS = "prometheus"
 """A role which others' pods have: Prometheus' charts give its pods this name."""
 
 
-def network_policies(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     if spec.around is None:
         return []
     body = {
@@ -85,7 +85,7 @@ def _peers(peer: Peer) -> list[dict[str, Any]]:
     return out
 
 
-def services(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """`NAME` has the ports; `NAME-pods` has no address of its own, and the channels as well."""
     known = numbers(spec)
     own = [_port(name, known[name]) for name in spec.ports]

@@ -40,7 +40,7 @@ from console.provisioners.kubernetes.rendering.names import (
 from console.provisioners.kubernetes.rendering.network import network_policies, services
 from console.provisioners.kubernetes.rendering.placement import placement
 from console.provisioners.kubernetes.rendering.rights import account_name, rights
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.kubernetes.rendering.values import merged
 from console.provisioners.kubernetes.rendering.volumes import (
     claim_templates,
@@ -58,7 +58,7 @@ _MANY = 8
 _ROLLOUT_SLACK_S = 60
 
 
-def workload(spec: WorkloadSpec, target: Target) -> dict[str, Any]:
+def workload(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, Any]:
     template = {
         "metadata": {
             "labels": {**base_labels(spec), SPEC_HASH: spec.spec_hash},
@@ -138,7 +138,9 @@ def _security(spec: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def render(spec: WorkloadSpec, target: Target, secrets: Secrets) -> tuple[dict[str, Any], ...]:
+def render(
+    spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets
+) -> tuple[dict[str, Any], ...]:
     check_spec(spec)
     check_names(spec)
     objects = [

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -23,7 +23,7 @@ def account_name(spec: WorkloadSpec) -> str:
     return pod_of(spec).service_account or own
 
 
-def rights(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def rights(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     watched = around_of(spec).watches_services
     if not watched:
         return []
@@ -50,7 +50,7 @@ def rights(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
     return out
 
 
-def _check(spec: WorkloadSpec, target: Target, service: str) -> None:
+def _check(spec: WorkloadSpec, target: RenderingTarget, service: str) -> None:
     namespace, _, _ = service.rpartition("/")
     if namespace not in ("", target.namespace):
         raise PermanentError(

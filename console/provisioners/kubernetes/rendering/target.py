@@ -19,7 +19,7 @@ from console.provisioners.kubernetes.rendering.names import around_of, pod_of
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RenderingTarget:
     """A namespace of a cluster, and what that cluster can carry (`capabilities`' names)."""
 
     namespace: str
@@ -42,12 +42,12 @@ class Secrets:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def declined(spec: WorkloadSpec, target: Target) -> tuple[PartCondition, ...]:
+def declined(spec: WorkloadSpec, target: RenderingTarget) -> tuple[PartCondition, ...]:
     """Conditions which nobody in the cluster says (`ready` is None)."""
     return tuple(_declined(spec, target))
 
 
-def _declined(spec: WorkloadSpec, target: Target) -> Iterator[PartCondition]:
+def _declined(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[PartCondition]:
     around, can = around_of(spec), target.capabilities
     if around.scrape and PROMETHEUS_OPERATOR not in can:
         text = "Services carry scrape annotations instead of a monitor."

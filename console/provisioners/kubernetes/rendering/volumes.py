@@ -16,7 +16,7 @@ from console.provisioners.kubernetes.api.capabilities import CSI_DRIVERS
 from console.provisioners.kubernetes.rendering import files
 from console.provisioners.kubernetes.rendering.containers import reads_only
 from console.provisioners.kubernetes.rendering.names import FILES_DIR, base_labels, made, pod_of
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.kubernetes.rendering.values import by_name, memory
 from console.provisioners.pods import Volume
 
@@ -89,7 +89,7 @@ def claim_templates(spec: WorkloadSpec) -> list[dict[str, Any]]:
     ]
 
 
-def share_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+def share_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """A PersistentVolume and its claim for each share which a CSI driver mounts as it is."""
     out = []
     for volume in pod_of(spec).volumes:
@@ -116,7 +116,7 @@ def _is_share(volume: Volume) -> bool:
     return bool((volume.source.get("csi") or {}).get("volumeHandle"))
 
 
-def _share(spec: WorkloadSpec, target: Target, volume: Volume) -> list[dict[str, Any]]:
+def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[dict[str, Any]]:
     claim = _claim_name(spec, volume)
     # Of the whole cluster: two namespaces may have a workload of one name. No namespace has a dot.
     name = f"{target.namespace}.{claim}"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.provisioners.base import PartCondition, PermanentError, WorkloadSpec
-from console.provisioners.kubernetes.rendering.anchor import Item, inventory
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem, inventory
 from console.provisioners.kubernetes.rendering.names import MANAGER, WORKLOAD, pod_of
 from console.provisioners.kubernetes.workload.drift import keep
 
@@ -29,7 +29,7 @@ _SLACK_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AnchorRecord:
     """Read from the anchor found."""
 
     uid: str = ""
@@ -38,7 +38,7 @@ class Kept:
     owner: str = ""
     role: str = ""
     wanted_hash: str = ""
-    items: frozenset[Item] = frozenset()
+    items: frozenset[OwnedItem] = frozenset()
     digest: str = ""
     objects: tuple[Json, ...] = ()
     ports: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class Kept:
     found: Json = field(default_factory=dict, repr=False)
 
 
-def read(found: Json) -> Kept:
+def read(found: Json) -> AnchorRecord:
     """An entry that somebody broke reads as empty: the next apply writes it again."""
     data, metadata = found.get("data") or {}, found["metadata"]
     facts = _loaded(data.get("facts"), {})
-    return Kept(
+    return AnchorRecord(
         uid=str(metadata.get("uid", "")),
         version=str(metadata.get("resourceVersion", "")),
         ending="deletionTimestamp" in metadata,
@@ -99,7 +99,7 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
         )
 
 
-def begun(anchor: Json, kept: Kept | None, items: Iterable[Item]) -> Json:
+def begun(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -> Json:
     """The anchor before anything else is applied: it owns what was there and what will be."""
     body = _with(anchor, {"inventory": _items(items), "digest": ""})
     if kept is None:
@@ -109,13 +109,19 @@ def begun(anchor: Json, kept: Kept | None, items: Iterable[Item]) -> Json:
     return _carried(_with(body, last), kept, force=kept.force)
 
 
-def done(anchor: Json, kept: Kept, digest: str, objects: Iterable[Json], facts: Json) -> Json:
+def done(
+    anchor: Json, kept: AnchorRecord, digest: str, objects: Iterable[Json], facts: Json
+) -> Json:
     """The anchor when all is applied."""
     return _carried(_with(anchor, {"digest": digest, **_last(objects, facts)}), kept, force=False)
 
 
 def stuck(
-    anchor: Json, kept: Kept, items: Iterable[Item], objects: Iterable[Json], facts: Json
+    anchor: Json,
+    kept: AnchorRecord,
+    items: Iterable[OwnedItem],
+    objects: Iterable[Json],
+    facts: Json,
 ) -> Json:
     """The anchor when some of it belongs to others: what we want is known, so that it can be told
     what of theirs is in its way."""
@@ -136,12 +142,12 @@ def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
     }
 
 
-def holding(anchor: Json, items: Iterable[Item]) -> Json:
+def holding(anchor: Json, items: Iterable[OwnedItem]) -> Json:
     """The anchor, owning these."""
     return _with(anchor, {"inventory": _items(items)})
 
 
-def same(kept: Kept) -> Json:
+def same(kept: AnchorRecord) -> Json:
     """The anchor as it was found, to be written again."""
     found = kept.found
     body = {key: found[key] for key in ("apiVersion", "kind", "data")}
@@ -151,7 +157,7 @@ def same(kept: Kept) -> Json:
     return body
 
 
-def changed(kept: Kept, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
+def changed(kept: AnchorRecord, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
     """The anchor as it is, with another decision; its digest goes, so that apply acts on it."""
     body = _with(same(kept), {"digest": ""})
     if left is not None:
@@ -165,7 +171,7 @@ def _last(objects: Iterable[Json], facts: Json) -> dict[str, str]:
     return {"objects": _dumped([keep(body) for body in objects]), "facts": _dumped(facts)}
 
 
-def _carried(body: Json, kept: Kept, *, force: bool) -> Json:
+def _carried(body: Json, kept: AnchorRecord, *, force: bool) -> Json:
     data = {"left": _dumped(sorted(kept.left))} if kept.left else {}
     if force:
         data["force"] = "1"
@@ -178,7 +184,7 @@ def _with(body: Json, more: Mapping[str, str]) -> Json:
     return {**body, "data": {**body["data"], **more}}
 
 
-def _items(items: Iterable[Item]) -> str:
+def _items(items: Iterable[OwnedItem]) -> str:
     return _dumped([[i.api_version, i.kind, i.name] for i in sorted(items)])
 
 

@@ -25,18 +25,18 @@ from typing import Any
 
 from console.provisioners.base import PartCondition, TemporaryError, WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.api.errors import FieldConflictError
-from console.provisioners.kubernetes.rendering.anchor import Item, item, owned
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem, item, owned
 from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_HASH, MANAGER, WORKLOAD, selector
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target, declined
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets, declined
 from console.provisioners.kubernetes.rendering.volumes import held_names
 from console.provisioners.kubernetes.workload import anchor_record, fields
-from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
 from console.provisioners.kubernetes.workload.drift import without
-from console.provisioners.kubernetes.workload.observation_cache import Seen, mark
+from console.provisioners.kubernetes.workload.observation_cache import RecentObservation, mark
 
 Json = dict[str, Any]
 
@@ -49,7 +49,7 @@ _SHARES = (kinds.CLAIM.kind, kinds.PERSISTENT_VOLUME.kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredObjects:
     """All objects of a spec; `digest` without, `secrets` of the contents of Secrets."""
 
     spec: WorkloadSpec
@@ -61,11 +61,11 @@ class Wanted:
     declined: tuple[PartCondition, ...] = ()
 
     @property
-    def items(self) -> frozenset[Item]:
+    def items(self) -> frozenset[OwnedItem]:
         return frozenset(map(item, self.objects))
 
 
-def wanted(spec: WorkloadSpec, target: Target, secrets: Secrets) -> Wanted:
+def wanted(spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets) -> DesiredObjects:
     anchor, *objects = render(spec, target, secrets)
     open_ = [body for body in (anchor, *objects) if body["kind"] != "Secret"]
     shut = [body for body in objects if body["kind"] == "Secret"]
@@ -73,10 +73,10 @@ def wanted(spec: WorkloadSpec, target: Target, secrets: Secrets) -> Wanted:
     files = files_hash(spec, secrets)
     shut_mark = mark(_text(shut)) if shut else ""
     less = declined(spec, target)
-    return Wanted(spec, anchor, tuple(objects), digest, shut_mark, files, less)
+    return DesiredObjects(spec, anchor, tuple(objects), digest, shut_mark, files, less)
 
 
-def apply(client: Client, want: Wanted, seen: Seen) -> None:
+def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservation) -> None:
     """`seen` is what this process remembers of the workload; it is brought up to date."""
     name = want.spec.name
     found = client.get(kinds.CONFIG_MAP, name)
@@ -98,13 +98,15 @@ def apply(client: Client, want: Wanted, seen: Seen) -> None:
     seen.secrets = want.secrets
 
 
-def _as_wanted(kept: Kept, want: Wanted, seen: Seen) -> bool:
+def _as_wanted(kept: AnchorRecord, want: DesiredObjects, seen: RecentObservation) -> bool:
     missing = any(one.path == "" for one in seen.drift)
     return kept.digest == want.digest and not missing
 
 
 class _Step:
-    def __init__(self, client: Client, want: Wanted, kept: Kept | None) -> None:
+    def __init__(
+        self, client: KubernetesClient, want: DesiredObjects, kept: AnchorRecord | None
+    ) -> None:
         self.client, self.want, self.kept = client, want, kept
         self.conflicts: list[FieldConflictError] = []
 
@@ -128,7 +130,7 @@ class _Step:
         end = anchor_record.done(want.anchor, kept, want.digest, applied, facts)
         self.client.apply(anchor_record.holding(end, want.items | held), force=True)
 
-    def tidy(self, kept: Kept) -> None:
+    def tidy(self, kept: AnchorRecord) -> None:
         """What pods of an earlier revision still held when it left the spec."""
         held = self._remove(sorted(kept.items - self.want.items))
         if self.want.items | held != kept.items:
@@ -136,7 +138,7 @@ class _Step:
                 anchor_record.holding(anchor_record.same(kept), self.want.items | held)
             )
 
-    def _remove(self, surplus: list[Item]) -> frozenset[Item]:
+    def _remove(self, surplus: list[OwnedItem]) -> frozenset[OwnedItem]:
         """All of these but shares that pods still hold, which it returns: a claim that is being
         deleted takes no pod any more, and until a rollout has succeeded there may be a way back."""
         claims = frozenset[str]()
@@ -149,7 +151,7 @@ class _Step:
                 remove(self.client, gone)
         return held
 
-    def secrets(self, kept: Kept) -> None:
+    def secrets(self, kept: AnchorRecord) -> None:
         """What the digest says nothing of. That they are as wanted is remembered for a while."""
         for body in self.want.objects:
             if body["kind"] == "Secret":
@@ -158,7 +160,7 @@ class _Step:
             raise self.conflicts[0]
         self._tell_pods()
 
-    def _one(self, rendered: Json, kept: Kept, before: frozenset[Item]) -> Json:
+    def _one(self, rendered: Json, kept: AnchorRecord, before: frozenset[OwnedItem]) -> Json:
         body = owned(rendered, self.want.spec.name, kept.uid)
         kind = kinds.of(body)
         counted = kind in (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
@@ -203,7 +205,7 @@ class _Step:
                 self.client.merge(kinds.POD, metadata["name"], note)
 
 
-def remove(client: Client, gone: Item) -> None:
+def remove(client: KubernetesClient, gone: OwnedItem) -> None:
     """One object, unless it is somebody else's by now."""
     kind = kinds.of({"apiVersion": gone.api_version, "kind": gone.kind})
     found = client.get(kind, gone.name)

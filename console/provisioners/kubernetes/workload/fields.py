@@ -56,7 +56,7 @@ def union(fields: Iterator[Fields] | list[Fields]) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FieldPart:
     """One value below another: its step of the path, and the key under which it is owned."""
 
     step: str
@@ -65,10 +65,10 @@ class Part:
     at: str | int
 
 
-def parts(value: Any, known: Fields) -> list[Part]:
+def parts(value: Any, known: Fields) -> list[FieldPart]:
     """What is below a value; nothing below what is set as a whole."""
     if isinstance(value, Mapping):
-        return [Part(f".{key}", f"f:{key}", below, key) for key, below in value.items()]
+        return [FieldPart(f".{key}", f"f:{key}", below, key) for key, below in value.items()]
     if not isinstance(value, list):
         return []
     keyed = [key for key in known if key.startswith("k:")]
@@ -78,14 +78,14 @@ def parts(value: Any, known: Fields) -> list[Part]:
         if keyed and isinstance(entry, Mapping):
             fitting = (key for key in keyed if _fits(entry, key))
             key = next(fitting, None) or _absent(entry, keyed[0])
-            out.append(Part(step(key), key, entry, at))
+            out.append(FieldPart(step(key), key, entry, at))
         elif valued:
             key = f"v:{_compact(entry)}"
-            out.append(Part(step(key), key, entry, at))
+            out.append(FieldPart(step(key), key, entry, at))
     return out
 
 
-def below(found: Any, part: Part) -> Any:
+def below(found: Any, part: FieldPart) -> Any:
     """The same part in another version of the value; None where it has none."""
     if part.key.startswith("f:"):
         return found.get(part.at) if isinstance(found, Mapping) else None

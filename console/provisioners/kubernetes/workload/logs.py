@@ -14,7 +14,7 @@ from typing import Any
 from console.provisioners.base import PermanentError
 from console.provisioners.crash_cause import crash_cause
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.client import Client
+from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.rendering.names import WORKLOAD
 from console.provisioners.kubernetes.workload import pods as workload_pods
 
@@ -25,7 +25,7 @@ _QUIET_S = 30.0
 """After so long without a line it is asked whether the container still runs."""
 
 
-def last_lines(client: Client, name: str, lines: int) -> dict[str, str]:
+def last_lines(client: KubernetesClient, name: str, lines: int) -> dict[str, str]:
     found = client.listed(kinds.POD, f"{WORKLOAD}={name}")
     pods = [pod for pod in found if not workload_pods.ended(pod)]
     texts = {}
@@ -43,7 +43,9 @@ class Begin:
     stay: bool = True
 
 
-def follow(client: Client, name: str, pod: str, container: str, begin: Begin) -> Iterator[str]:
+def follow(
+    client: KubernetesClient, name: str, pod: str, container: str, begin: Begin
+) -> Iterator[str]:
     """Lines with their time before them. Ends with the container. Only pods of the workload are
     read, whatever the caller names."""
     found = client.get(kinds.POD, pod)
@@ -64,7 +66,7 @@ def follow(client: Client, name: str, pod: str, container: str, begin: Begin) ->
             return
 
 
-def _of(client: Client, pod: Json, lines: int) -> str:
+def _of(client: KubernetesClient, pod: Json, lines: int) -> str:
     """Of one which restarted and is not ready again, the log of the process that died first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
@@ -77,7 +79,7 @@ def _of(client: Client, pod: Json, lines: int) -> str:
     return f"{died.rstrip()}\n--- restarted ---\n{now}" if died else now
 
 
-def of_dead(client: Client, pod: Json, status: Json, lines: int) -> str:
+def of_dead(client: KubernetesClient, pod: Json, status: Json, lines: int) -> str:
     """The log of a container's process that ended last, "" if none did."""
     if not workload_pods.last_end(status):
         return ""
@@ -87,7 +89,7 @@ def of_dead(client: Client, pod: Json, status: Json, lines: int) -> str:
     return client.log(pod["metadata"]["name"], query) or ""
 
 
-def cause_of_death(client: Client, pod: Json, status: Json) -> str:
+def cause_of_death(client: KubernetesClient, pod: Json, status: Json) -> str:
     """Why a container's process ended, by the end of its log: a termination message has 2048 bytes
     of it at most. "" where the log does not tell."""
     return crash_cause(of_dead(client, pod, status, _CAUSE_LINES))
@@ -101,7 +103,7 @@ def _query(container: str, lines: int) -> list[tuple[str, str]]:
     ]
 
 
-def _runs(client: Client, pod: str, container: str) -> bool:
+def _runs(client: KubernetesClient, pod: str, container: str) -> bool:
     found = client.get(kinds.POD, pod)
     status = (found or {}).get("status") or {}
     for key in ("containerStatuses", "initContainerStatuses"):

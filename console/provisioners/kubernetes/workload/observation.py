@@ -28,23 +28,23 @@ from console.provisioners.base import (
 )
 from console.provisioners.crash_cause import crash_cause
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.client import Client
-from console.provisioners.kubernetes.api.kinds import Kind
-from console.provisioners.kubernetes.rendering.anchor import Item
+from console.provisioners.kubernetes.api.client import KubernetesClient
+from console.provisioners.kubernetes.api.kinds import ObjectKind
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem
 from console.provisioners.kubernetes.rendering.names import WORKLOAD, public_name
 from console.provisioners.kubernetes.workload import anchor_record, logs, related_objects, removal
 from console.provisioners.kubernetes.workload import pods as workload_pods
-from console.provisioners.kubernetes.workload.anchor_record import Kept
+from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
 from console.provisioners.kubernetes.workload.drift import MISSING, drift, object_name
 from console.provisioners.kubernetes.workload.fields import epoch
-from console.provisioners.kubernetes.workload.observation_cache import MEMORY, Seen
+from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
 
 _MOST = 50
 # A ReplicaSet's hash has no vowels, so no word is taken for one; a pod adds five more.
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 
 
-def of_workload(found: Iterable[Json], name: str, items: Iterable[Item]) -> list[ClusterEvent]:
+def of_workload(found: Iterable[Json], name: str, items: Iterable[OwnedItem]) -> list[ClusterEvent]:
     """The last ones, oldest first."""
     exact = {(item.kind, item.name) for item in items} | {("ConfigMap", name)}
     pod = re.compile(rf"{re.escape(name)}-({_SAFE}{{1,10}}-{_SAFE}{{5}}|\d+)")
@@ -88,19 +88,21 @@ _CAUSE_KEPT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class WorkloadObservation:
     """All that was read in one look."""
 
     name: str
-    kept: Kept
-    kind: Kind | None
+    kept: AnchorRecord
+    kind: ObjectKind | None
     workload: Json | None
     pods: tuple[Json, ...]
-    around: tuple[tuple[Kind, Json], ...]
+    around: tuple[tuple[ObjectKind, Json], ...]
     now: float
 
 
-def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> Observation:
+def observe(
+    client: KubernetesClient, name: str, possible: Iterable[ObjectKind], seen: RecentObservation
+) -> Observation:
     anchor = client.get(kinds.CONFIG_MAP, name)
     if anchor is None or not removal.ours(anchor, name):
         return _remains(removal.left(client, name, possible))
@@ -118,7 +120,7 @@ def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> 
     return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
 
 
-def _explained(client: Client, looked: Looked) -> Looked:
+def _explained(client: KubernetesClient, looked: WorkloadObservation) -> WorkloadObservation:
     """With the cause of each crash in the place of a termination message that holds none."""
     if looked.kept.ending:
         return looked
@@ -138,14 +140,14 @@ def _explained(client: Client, looked: Looked) -> Looked:
     return looked
 
 
-def recent(client: Client, name: str, kept: Kept) -> tuple[ClusterEvent, ...]:
+def recent(client: KubernetesClient, name: str, kept: AnchorRecord) -> tuple[ClusterEvent, ...]:
     """The workload's events; the namespace's are asked for once for all of its workloads."""
     key = (client.server, client.namespace, "events")
     found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
     return tuple(of_workload(found, name, kept.items))
 
 
-def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
+def compare(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
     """Every object that was applied, against what is there."""
     wanted = {object_name(body): body for body in kept.objects}
     there: dict[str, Json] = {}
@@ -158,7 +160,7 @@ def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
     return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
 
 
-def judged(looked: Looked, happened: Iterable[ClusterEvent] = ()) -> Observation:
+def judged(looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()) -> Observation:
     """Pure: what was read, in the words of the waist."""
     kept, workload = looked.kept, looked.workload
     replicas = workload_pods.with_events(_replicas(looked), looked.pods, happened)
@@ -180,7 +182,7 @@ def judged(looked: Looked, happened: Iterable[ClusterEvent] = ()) -> Observation
     )
 
 
-def _look(client: Client, name: str, kept: Kept) -> Looked:
+def _look(client: KubernetesClient, name: str, kept: AnchorRecord) -> WorkloadObservation:
     kind, workload = None, None
     around = []
     for item in sorted(kept.items):
@@ -191,16 +193,16 @@ def _look(client: Client, name: str, kept: Kept) -> Looked:
             body = client.get(one, item.name)
             around += [(one, body)] if body is not None else []
     pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
-    return Looked(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
+    return WorkloadObservation(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
 
 
-def _talks(kind: Kind, item: str, name: str) -> bool:
+def _talks(kind: ObjectKind, item: str, name: str) -> bool:
     return kind in related_objects.TALKATIVE and (
         kind != kinds.SERVICE or item == public_name(name)
     )
 
 
-def _check(client: Client, looked: Looked, seen: Seen) -> None:
+def _check(client: KubernetesClient, looked: WorkloadObservation, seen: RecentObservation) -> None:
     """Keep `seen` up to date: all objects now and then, the one that matters most always."""
     kept = looked.kept
     if kept.ending:
@@ -213,7 +215,7 @@ def _check(client: Client, looked: Looked, seen: Seen) -> None:
         seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))
 
 
-def _remains(rest: list[tuple[Kind, Json]]) -> Observation:
+def _remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
     """Of a workload without its anchor: everything that is there is to go."""
     if not rest:
         return Observation(exists=False)
@@ -224,7 +226,7 @@ def _remains(rest: list[tuple[Kind, Json]]) -> Observation:
     return Observation(exists=True, replicas=stopping, message=removal.summary(rest))
 
 
-def _replicas(looked: Looked) -> tuple[ReplicaObservation, ...]:
+def _replicas(looked: WorkloadObservation) -> tuple[ReplicaObservation, ...]:
     kept = looked.kept
     pods = [pod for pod in looked.pods if not workload_pods.ended(pod)]
     stable = looked.kind == kinds.STATEFUL_SET
@@ -251,7 +253,9 @@ def _stopping(replica: ReplicaObservation) -> ReplicaObservation:
     )
 
 
-def _failed(looked: Looked, replicas: tuple[ReplicaObservation, ...]) -> tuple[str, str]:
+def _failed(
+    looked: WorkloadObservation, replicas: tuple[ReplicaObservation, ...]
+) -> tuple[str, str]:
     """Why the platform has given the present revision up, and in more words; "" while it has not.
 
     A StatefulSet has no deadline of its own, so ours is that of its pods' start.
@@ -275,7 +279,7 @@ def _failed(looked: Looked, replicas: tuple[ReplicaObservation, ...]) -> tuple[s
 _NOTHING: Json = {"metadata": {}, "status": {}}
 
 
-def _gone(looked: Looked) -> str:
+def _gone(looked: WorkloadObservation) -> str:
     if looked.kind is not None and looked.workload is None:
         return f"{looked.kind.kind} {looked.name} is gone: somebody deleted it."
     return ""

@@ -23,7 +23,7 @@ _MOST = 4096
 
 
 @dataclass(slots=True)
-class Seen:
+class RecentObservation:
     """Of one workload. `checked_at` on the monotonic clock, when all its objects were last
     compared; `secrets` what they were when last applied from here."""
 
@@ -35,12 +35,12 @@ class Seen:
 class Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: OrderedDict[Hashable, Seen] = OrderedDict()
+        self._seen: OrderedDict[Hashable, RecentObservation] = OrderedDict()
         self._said: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
-    def of(self, key: Hashable) -> Seen:
+    def of(self, key: Hashable) -> RecentObservation:
         with self._lock:
-            seen = self._seen.setdefault(key, Seen())
+            seen = self._seen.setdefault(key, RecentObservation())
             self._seen.move_to_end(key)
             while len(self._seen) > _MOST:
                 self._seen.popitem(last=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from console.provisioners.base import PartCondition
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.workload.fields import epoch
 from console.provisioners.kubernetes.workload.pods import condition
 
@@ -28,7 +28,7 @@ TALKATIVE = (
 """Kinds of which each object is looked at, where a workload has one (Services: load balancers)."""
 
 
-def rollout(workload: Json | None, kind: Kind | None) -> PartCondition:
+def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
     if workload is None:
         return PartCondition("rollout", ready=None)
     status = workload.get("status") or {}
@@ -67,7 +67,7 @@ def gave_up(workload: Json) -> bool:
     return current and progressing.get("reason") == "ProgressDeadlineExceeded"
 
 
-def around(found: Iterable[tuple[Kind, Json]]) -> list[PartCondition]:
+def around(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
     out = []
     for kind, body in found:
         part = _PARTS[kind](body)
@@ -76,7 +76,7 @@ def around(found: Iterable[tuple[Kind, Json]]) -> list[PartCondition]:
     return out
 
 
-def url(found: Iterable[tuple[Kind, Json]], *, secure: bool) -> str:
+def url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> str:
     """Where callers outside come in, once it can be reached."""
     for kind, body in found:
         spec, status = body.get("spec") or {}, body.get("status") or {}

@@ -12,15 +12,15 @@ from typing import Any
 
 from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.client import Client
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.client import KubernetesClient
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.rendering.names import WORKLOAD
 from console.provisioners.kubernetes.workload import anchor_record
 
 Json = dict[str, Any]
 
 
-def delete(client: Client, name: str, possible: Iterable[Kind]) -> None:
+def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) -> None:
     """Ask for the end of it. To be called until nothing is left: what an earlier call or somebody
     else left half done is found again."""
     found = client.get(kinds.CONFIG_MAP, name)
@@ -41,7 +41,9 @@ def delete(client: Client, name: str, possible: Iterable[Kind]) -> None:
         client.delete(kind, metadata["name"], uid=str(metadata.get("uid", "")))
 
 
-def left(client: Client, name: str, possible: Iterable[Kind]) -> list[tuple[Kind, Json]]:
+def left(
+    client: KubernetesClient, name: str, possible: Iterable[ObjectKind]
+) -> list[tuple[ObjectKind, Json]]:
     """Everything that carries the workload's label."""
     return [
         (kind, body)
@@ -51,7 +53,7 @@ def left(client: Client, name: str, possible: Iterable[Kind]) -> list[tuple[Kind
     ]
 
 
-def _listed(client: Client, kind: Kind, name: str) -> list[Json]:
+def _listed(client: KubernetesClient, kind: ObjectKind, name: str) -> list[Json]:
     try:
         return client.listed(kind, f"{WORKLOAD}={name}")
     except PermanentError:
@@ -69,7 +71,7 @@ def ours(found: Json, name: str) -> bool:
     return (found["metadata"].get("labels") or {}).get(WORKLOAD) == name
 
 
-def summary(rest: Iterable[tuple[Kind, Json]]) -> str:
+def summary(rest: Iterable[tuple[ObjectKind, Json]]) -> str:
     """What is left, for people."""
     names = sorted(f"{kind.kind}/{body['metadata']['name']}" for kind, body in rest)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -9,7 +9,7 @@ from dashboards.alerts.cluster_objects.api import views
 app_name = "alert-objects-api"
 _ONE = "alert-clusters/<slug:name>/"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("alert-clusters/", views.All.as_view(), name="all"),
-    path(_ONE, views.One.as_view(), name="one"),
-    path(f"{_ONE}check/", views.Check.as_view(), name="check"),
+    path("alert-clusters/", views.ClusterAlertsListView.as_view(), name="all"),
+    path(_ONE, views.ClusterAlertsView.as_view(), name="one"),
+    path(f"{_ONE}check/", views.ClusterAlertsCheckView.as_view(), name="check"),
 ]

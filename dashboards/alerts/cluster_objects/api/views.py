@@ -59,7 +59,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
     generation = serializers.IntegerField()
 
 
-class All(GenericAPIView[ClusterAlerts]):
+class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
     @extend_schema(
@@ -74,7 +74,7 @@ class All(GenericAPIView[ClusterAlerts]):
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
 
-class One(APIView):
+class ClusterAlertsView(APIView):
     write_role = "admin"
 
     @extend_schema(
@@ -107,7 +107,7 @@ class One(APIView):
         return _shown(name)
 
 
-class Check(APIView):
+class ClusterAlertsCheckView(APIView):
     write_role = "operator"
 
     @extend_schema(
@@ -122,7 +122,7 @@ class Check(APIView):
         return _shown(name, 202)
 
 
-def document(one: selectors.Shown) -> dict[str, Any]:
+def document(one: selectors.ClusterAlertsSummary) -> dict[str, Any]:
     status = one.status
     told = ("reason", "message", "kept_at", "corrected", "corrected_at", "correction")
     return {

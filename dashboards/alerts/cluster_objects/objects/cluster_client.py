@@ -12,15 +12,15 @@ from typing import Any, Final
 from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
-from console.provisioners.kubernetes.api.client import Access, Client, Json
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.client import Access, Json, KubernetesClient
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.workload.drift import drift
 from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, ours
 from dashboards.alerts.notify.protocol import alertmanager_object
 from dashboards.alerts.rules import GROUPS, OWN_GROUP
 
 Item = tuple[str, str, str]  # kind, namespace, name
-CONFIG: Final = Kind(
+CONFIG: Final = ObjectKind(
     alertmanager_object.VERSION,
     alertmanager_object.KIND,
     "alertmanagerconfigs",
@@ -64,7 +64,7 @@ class Objects:
                 left.add(item)
         return left
 
-    def _remove(self, client: Client, kind: Kind, name: str) -> bool:
+    def _remove(self, client: KubernetesClient, kind: ObjectKind, name: str) -> bool:
         found = client.get(kind, name)
         if found is None or not ours(found, self._install):
             return False
@@ -81,10 +81,10 @@ class Objects:
             and groups & {group["name"] for group in (one.get("spec") or {}).get("groups") or ()}
         )
 
-    def _client(self, namespace: str) -> Client:
-        return Client(self._access, namespace)
+    def _client(self, namespace: str) -> KubernetesClient:
+        return KubernetesClient(self._access, namespace)
 
-    def _expect_ours(self, found: Json, kind: Kind, namespace: str) -> None:
+    def _expect_ours(self, found: Json, kind: ObjectKind, namespace: str) -> None:
         name = f"{kind.kind}/{found['metadata']['name']}"
         if not ours(found, self._install):
             text = f"{name} in {namespace} is another console's, or somebody's own."

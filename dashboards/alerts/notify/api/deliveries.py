@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from dashboards.alerts.notify import selectors
-from dashboards.alerts.notify.models import Delivery, Kind, State
+from dashboards.alerts.notify.models import Delivery, DeliveryState, ReceiverKind
 
 _TAGS = ["alerts"]
 
@@ -24,10 +24,10 @@ _TAGS = ["alerts"]
 class DeliverySerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     receiver = serializers.CharField()
-    kind = serializers.ChoiceField(choices=Kind.choices)
+    kind = serializers.ChoiceField(choices=ReceiverKind.choices)
     endpoint = serializers.CharField(allow_null=True, help_text="Null: several, or none.")
     title = serializers.CharField()
-    state = serializers.ChoiceField(choices=State.choices)
+    state = serializers.ChoiceField(choices=DeliveryState.choices)
     attempts = serializers.IntegerField()
     next_at = serializers.DateTimeField(allow_null=True, help_text="Of the next attempt.")
     test = serializers.BooleanField()
@@ -46,7 +46,7 @@ class DeliveryWholeSerializer(DeliverySerializer):
 class Deliveries(GenericAPIView[Delivery]):
     serializer_class = DeliverySerializer
     filters = (
-        Filter("state", "state", "In this state.", choices=State.values),
+        Filter("state", "state", "In this state.", choices=DeliveryState.values),
         Filter("receiver", "receiver_name", "To this receiver."),
         Filter("endpoint", "endpoint__name", "About this endpoint alone."),
     )
@@ -61,7 +61,7 @@ class Deliveries(GenericAPIView[Delivery]):
         return self.get_paginated_response([document(one) for one in page])
 
 
-class One(APIView):
+class DeliveryView(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read a delivery",
@@ -82,7 +82,7 @@ def document(row: Delivery) -> dict[str, Any]:
         "title": row.title,
         "state": row.state,
         "attempts": row.attempts,
-        "next_at": row.next_at if row.state == State.WAITING else None,
+        "next_at": row.next_at if row.state == DeliveryState.WAITING else None,
         "error": row.error,
         "test": row.test,
         "created_at": row.created_at,

@@ -31,7 +31,7 @@ _described = partial(extend_schema, tags=["alerts"])
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GenerationRowKind:
     """Of rows: `verbs` has create, change and delete; the texts are for the API's document."""
 
     one: str
@@ -87,7 +87,7 @@ class Kind:
 # No docstrings below: the API's document would show them.
 class Rows(GenericAPIView[Any]):
     write_role = "admin"
-    kind: Kind
+    kind: GenerationRowKind
 
     def get_queryset(self) -> QuerySet[Any]:
         return self.kind.find_all()
@@ -103,9 +103,9 @@ class Rows(GenericAPIView[Any]):
         return _answer(self.kind, made, 201)
 
 
-class Row(APIView):
+class GenerationRowView(APIView):
     write_role = "admin"
-    kind: Kind
+    kind: GenerationRowKind
 
     # `named`: the address names the row by one word, whatever it is called there.
     def get(self, request: Request, **named: Any) -> Response:
@@ -126,7 +126,7 @@ def _expected(request: Request) -> dict[str, Any]:
     return {"expected": expected_generation(request), "request_id": request_log.current()}
 
 
-def _answer(kind: Kind, row: Any, status: int = 200) -> Response:
+def _answer(kind: GenerationRowKind, row: Any, status: int = 200) -> Response:
     return with_generation(Response(kind.document(row), status=status), row.generation)
 
 

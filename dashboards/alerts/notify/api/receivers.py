@@ -18,7 +18,7 @@ from dashboards.alerts.notify import receivers, selectors
 from dashboards.alerts.notify.api import generation_rows
 from dashboards.alerts.notify.api.deliveries import DeliverySerializer
 from dashboards.alerts.notify.api.deliveries import document as delivered
-from dashboards.alerts.notify.models import Kind, Receiver
+from dashboards.alerts.notify.models import Receiver, ReceiverKind
 
 _TAGS = ["alerts"]
 _URL = "Of a webhook or a Slack-compatible one; write-only, kept sealed."
@@ -37,7 +37,7 @@ class ReceiverChangeSerializer(serializers.Serializer[Any]):
 
 class NewReceiverSerializer(ReceiverChangeSerializer):
     name = serializers.CharField(max_length=60, help_text="Lower-case letters, digits, hyphens.")
-    kind = serializers.ChoiceField(choices=Kind.choices)
+    kind = serializers.ChoiceField(choices=ReceiverKind.choices)
     everything = serializers.BooleanField(
         required=False, help_text="Make it a route for all alerts."
     )
@@ -45,7 +45,7 @@ class NewReceiverSerializer(ReceiverChangeSerializer):
 
 class ReceiverSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=Kind.choices)
+    kind = serializers.ChoiceField(choices=ReceiverKind.choices)
     shown = serializers.CharField(help_text="Where it goes, without what is secret.")
     to = serializers.ListField(child=serializers.CharField())
     signed = serializers.BooleanField()
@@ -59,7 +59,7 @@ def document(row: Receiver) -> dict[str, Any]:
     return {name: getattr(row, name) for name in fields}
 
 
-RECEIVERS = generation_rows.Kind(
+RECEIVERS = generation_rows.GenerationRowKind(
     *("a receiver", "receivers"),
     *(ReceiverSerializer, NewReceiverSerializer, ReceiverChangeSerializer),
     verbs=receivers,
@@ -77,11 +77,11 @@ RECEIVERS = generation_rows.Kind(
 class Receivers(generation_rows.Rows):
     kind = RECEIVERS
     serializer_class = ReceiverSerializer
-    filters = (Filter("kind", "kind", "Of this kind.", choices=Kind.values),)
+    filters = (Filter("kind", "kind", "Of this kind.", choices=ReceiverKind.values),)
 
 
 @RECEIVERS.row
-class One(generation_rows.Row):
+class ReceiverView(generation_rows.GenerationRowView):
     kind = RECEIVERS
 
 

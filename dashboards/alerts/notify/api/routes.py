@@ -48,7 +48,7 @@ def document(row: Route) -> dict[str, Any]:
     return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
 
 
-ROUTES = generation_rows.Kind(
+ROUTES = generation_rows.GenerationRowKind(
     *("an alert route", "alert routes"),
     *(RouteSerializer, NewRouteSerializer, RouteChangeSerializer),
     verbs=routes,
@@ -68,5 +68,5 @@ class Routes(generation_rows.Rows):
 
 
 @ROUTES.row
-class One(generation_rows.Row):
+class RouteView(generation_rows.GenerationRowView):
     kind = ROUTES

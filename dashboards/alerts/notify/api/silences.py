@@ -92,7 +92,7 @@ class Silences(GenericAPIView[Silence]):
         return Response(document(made), status=201)
 
 
-class One(APIView):
+class SilenceView(APIView):
     write_somewhere = True
 
     @extend_schema(

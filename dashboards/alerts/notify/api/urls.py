@@ -9,13 +9,13 @@ from dashboards.alerts.notify.api import deliveries, receivers, routes, silences
 app_name = "notify-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/", silences.Silences.as_view(), name="silences"),
-    path("silences/<uuid:silence>/", silences.One.as_view(), name="silence"),
+    path("silences/<uuid:silence>/", silences.SilenceView.as_view(), name="silence"),
     path("receivers/", receivers.Receivers.as_view(), name="receivers"),
-    path("receivers/<slug:name>/", receivers.One.as_view(), name="receiver"),
+    path("receivers/<slug:name>/", receivers.ReceiverView.as_view(), name="receiver"),
     path("receivers/<slug:name>/test/", receivers.Test.as_view(), name="receiver_test"),
     path("alertmanager-config/", receivers.ForAlertmanager.as_view(), name="for_alertmanager"),
     path("alert-routes/", routes.Routes.as_view(), name="routes"),
-    path("alert-routes/<uuid:route>/", routes.One.as_view(), name="route"),
+    path("alert-routes/<uuid:route>/", routes.RouteView.as_view(), name="route"),
     path("deliveries/", deliveries.Deliveries.as_view(), name="deliveries"),
-    path("deliveries/<uuid:delivery>/", deliveries.One.as_view(), name="delivery"),
+    path("deliveries/<uuid:delivery>/", deliveries.DeliveryView.as_view(), name="delivery"),
 ]

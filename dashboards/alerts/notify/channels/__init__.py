@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dashboards.alerts.notify.channels import email, slack, webhook
-from dashboards.alerts.notify.channels.target import Target
-from dashboards.alerts.notify.models import Kind
-from dashboards.alerts.notify.protocol.http_post import Unsent
+from dashboards.alerts.notify.channels.target import DeliveryTarget
+from dashboards.alerts.notify.models import ReceiverKind
+from dashboards.alerts.notify.protocol.http_post import PostError
 
-Send = Callable[[Target, Mapping[str, Any], str], None]
+Send = Callable[[DeliveryTarget, Mapping[str, Any], str], None]
 BY_KIND: Mapping[str, Send] = {
-    Kind.WEBHOOK: webhook.send,
-    Kind.EMAIL: email.send,
-    Kind.SLACK: slack.send,
+    ReceiverKind.WEBHOOK: webhook.send,
+    ReceiverKind.EMAIL: email.send,
+    ReceiverKind.SLACK: slack.send,
 }
 
-__all__ = ["BY_KIND", "Send", "Target", "Unsent"]
+__all__ = ["BY_KIND", "DeliveryTarget", "PostError", "Send"]

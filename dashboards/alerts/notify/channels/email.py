@@ -11,18 +11,18 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
-from dashboards.alerts.notify.channels.target import Target
+from dashboards.alerts.notify.channels.target import DeliveryTarget
 from dashboards.alerts.notify.protocol import message
-from dashboards.alerts.notify.protocol.http_post import Unsent
+from dashboards.alerts.notify.protocol.http_post import PostError
 
 _ANSWER_S: Final = 10
 NO_SERVER: Final = "This console has no mail server: set EMBERLINE_SMTP_HOST."
 
 
-def send(target: Target, body: Mapping[str, Any], mark: str) -> None:
+def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
     mail = settings.MAIL
     if not mail.host:
-        raise Unsent(NO_SERVER, permanent=True)
+        raise PostError(NO_SERVER, permanent=True)
     letter = EmailMessage(
         subject=message.title(body),
         body=message.text(body),
@@ -40,15 +40,15 @@ def send(target: Target, body: Mapping[str, Any], mark: str) -> None:
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
         text = f"{mail.host} refuses its addresses ({', '.join(map(str, codes))})."
-        raise Unsent(text, permanent=all(code >= 500 for code in codes)) from None
+        raise PostError(text, permanent=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPAuthenticationError as error:
         # Temporary: somebody will correct the password, and then the message is still wanted.
-        raise Unsent(f"{mail.host} does not know us ({error.smtp_code}).") from None
+        raise PostError(f"{mail.host} does not know us ({error.smtp_code}).") from None
     except smtplib.SMTPResponseException as error:
         text = f"{mail.host} answered {error.smtp_code}."
-        raise Unsent(text, permanent=error.smtp_code >= 500) from None
+        raise PostError(text, permanent=error.smtp_code >= 500) from None
     except (smtplib.SMTPException, ssl.SSLError, OSError) as error:
-        raise Unsent(f"{mail.host} cannot be used ({type(error).__name__}).") from None
+        raise PostError(f"{mail.host} cannot be used ({type(error).__name__}).") from None
 
 
 def _server(mail: Any) -> EmailBackend:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dashboards.alerts.notify.protocol.http_post import Answer, Unsent
+from dashboards.alerts.notify.protocol.http_post import PostError, PostReply
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DeliveryTarget:
     """`url` and `secret` are from the vault; `to` are addresses of e-mail."""
 
     url: str = field(default="", repr=False)
@@ -16,15 +16,15 @@ class Target:
     to: tuple[str, ...] = ()
 
 
-def judge(answer: Answer) -> None:
+def judge(answer: PostReply) -> None:
     """Raises `Unsent` unless the server has taken it. What it says is not repeated: it may be
     anything, and the log of deliveries is read by many."""
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:
         text = f"It answers with a redirect (HTTP {answer.status}), and none is followed."
-        raise Unsent(f"{text} Give the address it leads to.", permanent=True)
+        raise PostError(f"{text} Give the address it leads to.", permanent=True)
     later = answer.status in (408, 425, 429) or answer.status >= 500
-    raise Unsent(
+    raise PostError(
         f"It answered HTTP {answer.status}.", permanent=not later, after_s=answer.retry_after_s
     )

@@ -13,14 +13,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboards.alerts.notify.channels.target import Target, judge
+from dashboards.alerts.notify.channels.target import DeliveryTarget, judge
 from dashboards.alerts.notify.protocol import http_post
 
 SIGNATURE: Final = "X-Emberline-Signature"
 DELIVERY: Final = "X-Emberline-Delivery"
 
 
-def send(target: Target, body: Mapping[str, Any], mark: str) -> None:
+def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
     data = json.dumps(body, separators=(",", ":")).encode()
     headers = {
         "Content-Type": "application/json",

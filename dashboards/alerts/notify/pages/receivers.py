@@ -20,7 +20,7 @@ from console.core.errors import Refused
 from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.forms import ReceiverForm, RouteForm
 from dashboards.alerts.notify.health import standing
-from dashboards.alerts.notify.models import Kind, State
+from dashboards.alerts.notify.models import DeliveryState, ReceiverKind
 
 PAGE = 50
 Found = TypeVar("Found")
@@ -38,7 +38,7 @@ def index(request: HttpRequest) -> HttpResponse:
         }
         for one, last in selectors.receivers_with_latest()
     ]
-    context = {"rows": rows, "standing": standing(), "kinds": Kind.choices}
+    context = {"rows": rows, "standing": standing(), "kinds": ReceiverKind.choices}
     return render(request, "notify/receivers.html", context)
 
 
@@ -64,9 +64,9 @@ def _file(name: str, text: str) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponseBase:
     """`?kind=` says which; the form has the fields of that kind."""
     kind = request.GET.get("kind", "")
-    kind = kind if kind in Kind.values else Kind.WEBHOOK
+    kind = kind if kind in ReceiverKind.values else ReceiverKind.WEBHOOK
     form = ReceiverForm(kind, request.POST if request.method == "POST" else None)
-    context = {"form": form, "kind": Kind(kind)}
+    context = {"form": form, "kind": ReceiverKind(kind)}
     if request.method == "POST":
         try:
             made = receivers.create(request.user, form.given())
@@ -85,7 +85,7 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
     posted = request.POST if request.method == "POST" else None
     form = ReceiverForm(one.kind, posted, known=one)
     sent = selectors.deliveries(request.user).filter(receiver=one)[:10]
-    context = {"form": form, "kind": Kind(one.kind), "receiver": one, "deliveries": sent}
+    context = {"form": form, "kind": ReceiverKind(one.kind), "receiver": one, "deliveries": sent}
     if request.method == "POST":
         try:
             receivers.change(request.user, name, form.given())
@@ -101,7 +101,7 @@ def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("admin")
 def try_out(request: HttpRequest, name: str) -> HttpResponseBase:
     sent = _found(lambda: receivers.try_out(request.user, name))
-    if sent.state == State.SENT:
+    if sent.state == DeliveryState.SENT:
         messages.success(request, f"{name} has taken the test.")
     else:
         messages.error(request, f"The test did not reach {name}. {sent.error}")
@@ -169,10 +169,10 @@ def history(request: HttpRequest) -> HttpResponse:
     """What was sent, is on its way or did not arrive; `?state=` narrows it."""
     state = request.GET.get("state", "")
     rows = selectors.deliveries(request.user).defer("body")
-    if state in State.values:
+    if state in DeliveryState.values:
         rows = rows.filter(state=state)
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
-    context = {"page": page, "state": state, "states": State.choices}
+    context = {"page": page, "state": state, "states": DeliveryState.choices}
     return render(request, "notify/history.html", context)
 
 

@@ -26,7 +26,7 @@ _LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
 def index(request: HttpRequest) -> HttpResponse:
     """Those which hold or will, or (`?expired=1`) those which have ended."""
     expired = request.GET.get("expired") == "1"
-    there = alertmanagers.Looked() if expired else _there(request)
+    there = alertmanagers.AlertmanagerSnapshot() if expired else _there(request)
     now = timezone.now()
     over = selectors.in_state("expired", now)
     rows = selectors.silences(request.user).filter(over if expired else ~over)
@@ -102,10 +102,10 @@ def _row(request: HttpRequest, silence: UUID) -> Silence:
         raise Http404(str(refused)) from refused
 
 
-def _there(request: HttpRequest) -> alertmanagers.Looked:
+def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:
     """What Alertmanagers say, for people with a role everywhere: whose silence it is they do not
     know."""
     found = alertmanagers.look(selectors.remote_ids())
     if found.ended:
         silences.follow_ends(found.ended)
-    return found if allows(request.user, "viewer") else alertmanagers.Looked()
+    return found if allows(request.user, "viewer") else alertmanagers.AlertmanagerSnapshot()

@@ -28,7 +28,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupStatus:
     """`told`: fingerprints of the alerts the receiver believes to fire."""
 
     due_at: datetime
@@ -37,31 +37,31 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GroupDecision:
     """`send` is empty when there is nothing to say; `over`: the group can be forgotten."""
 
-    standing: Standing
+    standing: GroupStatus
     send: tuple[Alert, ...] = ()
     over: bool = False
 
 
-def begun(active: Sequence[Alert], terms: Terms, now: datetime) -> Standing:
+def begun(active: Sequence[Alert], terms: Terms, now: datetime) -> GroupStatus:
     """Of a group which nobody has seen before."""
     first = min((one.started or now for one in active), default=now)
-    return Standing(max(now, first + timedelta(seconds=terms.wait_s)))
+    return GroupStatus(max(now, first + timedelta(seconds=terms.wait_s)))
 
 
 def decide(
-    standing: Standing,
+    standing: GroupStatus,
     terms: Terms,
     active: Mapping[str, Alert],
     ended: Mapping[str, Alert],
     now: datetime,
-) -> Decision:
+) -> GroupDecision:
     """`active`: those of the group which fire and are not silenced; `ended`: all that have ended;
     both by fingerprint. What was told and is in neither still fires, silenced."""
     if now < standing.due_at:
-        return Decision(standing)
+        return GroupDecision(standing)
     gone = [ended[one] for one in sorted(standing.told) if one in ended and one not in active]
     still = standing.told - {one.fingerprint for one in gone}
     resolved = gone if terms.send_resolved else []
@@ -72,10 +72,12 @@ def decide(
     speak = bool(fresh or resolved or (again and active))
     next_look = now + timedelta(seconds=terms.interval_s)
     if not speak:
-        return Decision(Standing(next_look, still, standing.told_at), over=not active and not still)
+        return GroupDecision(
+            GroupStatus(next_look, still, standing.told_at), over=not active and not still
+        )
     told = still | active.keys()
     send = (*active.values(), *resolved)
-    return Decision(Standing(next_look, told, now), send, over=not told)
+    return GroupDecision(GroupStatus(next_look, told, now), send, over=not told)
 
 
 def labels_of(alert: Alert, group_by: Sequence[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ MAX_ANSWER: Final = 4096
 _CONNECT_S: Final = 4.0
 
 
-class Unsent(Exception):
+class PostError(Exception):
     """`permanent`: another attempt would end alike. The text is for people and holds no secret.
     `after_s`: the server asked for this pause."""
 
@@ -44,7 +44,7 @@ class Unsent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PostReply:
     status: int
     retry_after_s: float
     start: bytes
@@ -58,23 +58,23 @@ def shown(url: str) -> str:
 
 def post(
     url: str, body: bytes, headers: Mapping[str, str], *, deadline_s: float = DEADLINE_S
-) -> Answer:
+) -> PostReply:
     """Raises `Unsent`."""
     end = time.monotonic() + deadline_s
     refused = why_not_url(url, query=True)
     if refused:
-        raise Unsent(refused, permanent=True)
+        raise PostError(refused, permanent=True)
     parts = urlsplit(url)
     where = shown(url)
     try:
         return _asked(parts, body, headers, end)
     except ssl.SSLCertVerificationError as error:
         text = f"{where}: its certificate is not accepted ({error.verify_message})."
-        raise Unsent(text) from None
+        raise PostError(text) from None
     except ssl.SSLError:
-        raise Unsent(f"{where} does not speak TLS as it should.") from None
+        raise PostError(f"{where} does not speak TLS as it should.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unsent(f"{where} {_worded(error, end)}.") from None
+        raise PostError(f"{where} {_worded(error, end)}.") from None
 
 
 def _worded(error: Exception, end: float) -> str:
@@ -87,7 +87,7 @@ def _worded(error: Exception, end: float) -> str:
     return f"cannot be reached ({type(error).__name__})"
 
 
-def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: float) -> Answer:
+def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: float) -> PostReply:
     host = parts.hostname or ""
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
@@ -111,7 +111,7 @@ def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: flo
         start = answer.read(MAX_ANSWER)
         if was_cut.is_set():  # half of an answer may look like a whole one
             raise TimeoutError
-        return Answer(answer.status, _pause(answer.headers.get("Retry-After", "")), start)
+        return PostReply(answer.status, _pause(answer.headers.get("Retry-After", "")), start)
 
 
 def _connected(host: str, port: int, end: float) -> socket.socket:
@@ -121,7 +121,7 @@ def _connected(host: str, port: int, end: float) -> socket.socket:
         refused = why_forbidden(*one)
         if refused:
             count("outbound_refused")
-            raise Unsent(f"{host} is {one[0]}: {refused}", permanent=True)
+            raise PostError(f"{host} is {one[0]}: {refused}", permanent=True)
     last: OSError = OSError("no address")
     for one in addresses:
         left = end - time.monotonic()
@@ -145,7 +145,7 @@ def _resolved(host: str, port: int, end: float) -> list[tuple[str, int]]:
     except FutureTimeout:
         raise TimeoutError from None
     except (socket.gaierror, UnicodeError):
-        raise Unsent(f"There is no host {host}.") from None
+        raise PostError(f"There is no host {host}.") from None
     return [(str(row[4][0]), port) for row in rows]
 
 

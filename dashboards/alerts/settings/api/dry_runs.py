@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from console.api.serializers import ErrorSerializer
 from console.core.errors import expect_object
 from dashboards.alerts.evaluation.dry_run import KEYS, DryRun
-from dashboards.alerts.evaluation.intervals import MOST_SHOWN, Fired, Verdict
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN, Fired, RuleVerdict
 from dashboards.alerts.settings import documents, selectors, trials
 from dashboards.alerts.settings.api.serializers import SetRuleSerializer
 from endpoints import selectors as endpoints
@@ -138,7 +138,7 @@ def document(found: DryRun) -> Mapping[str, Any]:
     }
 
 
-def _verdict(found: Verdict) -> dict[str, Any]:
+def _verdict(found: RuleVerdict) -> dict[str, Any]:
     return {
         "times": found.times,
         "firing_s": found.firing_s,

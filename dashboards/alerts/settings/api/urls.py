@@ -14,7 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("alert-rules/dry-run/", dry_runs.OfNewRule.as_view(), name="try_new"),
     path("alert-rules/<alertrule:rule>/dry-run/", dry_runs.OfRule.as_view(), name="try"),
     path("alert-rules/<alertrule:rule>/", views.OneRule.as_view(), name="rule"),
-    path("alert-rule-file/", views.File.as_view(), name="file"),
+    path("alert-rule-file/", views.RuleFileView.as_view(), name="file"),
     path(_MINE, views.OfEndpoint.as_view(), name="of_endpoint"),
     path(
         f"{_MINE}<alertrule:rule>/dry-run/",

@@ -142,7 +142,7 @@ class OneRule(APIView):
         return Response(status=204)
 
 
-class File(APIView):
+class RuleFileView(APIView):
     @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
         """All rules with the numbers set here, for a Prometheus of your own; and what became of

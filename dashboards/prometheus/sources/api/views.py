@@ -131,7 +131,7 @@ class Sources(GenericAPIView[MetricsSource]):
 
 
 @extend_schema(tags=["metrics sources"])
-class One(GenericAPIView[MetricsSource]):
+class SourceView(GenericAPIView[MetricsSource]):
     serializer_class = SourceSerializer
 
     @extend_schema(summary="Read a metrics source")

@@ -13,7 +13,7 @@ import redis
 from cachetier.engine.commands.scan import MAX_PATTERN_BYTES, compile_glob
 from cachetier.engine.config import parse
 from cachetier.engine.net import session as sessions
-from cachetier.engine.net.session import Session
+from cachetier.engine.net.session import ClientSession
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
 from cachetier.engine.store import Condition, DiskValue, Hold
@@ -77,7 +77,7 @@ class _Out:
         ticks = itertools.count()
         clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=lambda: next(ticks) / 1000)
         monkeypatch.setattr(sessions, "time", clock)  # each look at the clock takes a millisecond
-        self.session = Session(self.node, self, HANDLERS)
+        self.session = ClientSession(self.node, self, HANDLERS)
 
     def ask(self, *words: bytes) -> bytes:
         """The reply to a command, with `turns` counted from 0."""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cachetier.engine.disk import tier as tier_module
-from cachetier.engine.disk.counters import Declined, Read
-from cachetier.engine.disk.health import Health, State
+from cachetier.engine.disk.counters import DiskDecline, ReadOutcome
+from cachetier.engine.disk.health import DiskState, Health
 from cachetier.engine.disk.segment import path_of
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
@@ -76,7 +76,7 @@ def recover(disk: Disk, clock: SimpleNamespace) -> None:
     raise AssertionError(disk.tier.health.reason)
 
 
-def state(disk: Disk) -> State:
+def state(disk: Disk) -> DiskState:
     return disk.tier.usage().state
 
 
@@ -84,11 +84,11 @@ def state(disk: Disk) -> State:
 @pytest.mark.parametrize(
     ("number", "wanted"),
     [
-        (errno.ENOSPC, State.FULL),
-        (errno.EDQUOT, State.FULL),
-        (errno.EIO, State.FAILING),
-        (errno.EROFS, State.READ_ONLY),
-        (errno.ETIMEDOUT, State.FAILING),
+        (errno.ENOSPC, DiskState.FULL),
+        (errno.EDQUOT, DiskState.FULL),
+        (errno.EIO, DiskState.FAILING),
+        (errno.EROFS, DiskState.READ_ONLY),
+        (errno.ETIMEDOUT, DiskState.FAILING),
     ],
 )
 def test_a_failed_write(
@@ -98,7 +98,7 @@ def test_a_failed_write(
     caplog: pytest.LogCaptureFixture,
     call: str,
     number: int,
-    wanted: State,
+    wanted: DiskState,
 ) -> None:
     disk = open_disk()
     disk.put(b"before", value(0))
@@ -113,9 +113,9 @@ def test_a_failed_write(
         disk.put(b"late %d" % key, value(key))
     assert state(disk) is wanted
     assert errno.errorcode[number] in disk.tier.usage().reason
-    assert disk.tier.counters.declined[Declined.DOWN] >= 20
+    assert disk.tier.counters.declined[DiskDecline.DOWN] >= 20
     assert disk.tier.spare_bytes == 0  # memory is all for values now
-    if wanted is not State.FULL and call == "pwritev":  # else it may have had to go by now
+    if wanted is not DiskState.FULL and call == "pwritev":  # else it may have had to go by now
         assert disk.get(b"before") == value(0)  # what is there is still read
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
@@ -160,7 +160,7 @@ def test_what_cannot_be_wiped_goes_with_its_segment(
     assert disk.tier.find(b"3", 0.0) is None
     assert disk.tier.find(b"4", 0.0) is None  # lay beside it
     assert disk.get(b"30") == value(30)
-    assert state(disk) is State.FAILING
+    assert state(disk) is DiskState.FAILING
     faults.failing.clear()
     recover(disk, clock)
     disk.close()
@@ -191,7 +191,7 @@ def test_a_disk_which_refuses_everything_is_cleaned_before_it_is_used_again(
         clock.now += 61
         disk.tier.tick()
         disk.wait(lambda: disk.tier.health.retry_at < 1e12)
-    assert state(disk) is State.READ_ONLY
+    assert state(disk) is DiskState.READ_ONLY
     assert path_of(folder, 1).exists()
     faults.failing.clear()
     recover(disk, clock)
@@ -207,8 +207,8 @@ def test_a_value_which_cannot_be_read_is_a_miss(open_disk: Open, faults: Faults)
     assert disk.get(b"k") is None
     faults.failing.clear()
     assert disk.get(b"k") is None  # dropped: it would cost every asker the wait
-    assert disk.tier.counters.reads[Read.ERROR] == 1
-    assert state(disk) is State.OK
+    assert disk.tier.counters.reads[ReadOutcome.ERROR] == 1
+    assert state(disk) is DiskState.OK
 
 
 def test_a_folder_which_cannot_be_opened_is_tried_again(
@@ -216,9 +216,9 @@ def test_a_folder_which_cannot_be_opened_is_tried_again(
 ) -> None:
     folder.parent.joinpath("disk").write_text("a file")
     disk = open_disk()
-    assert state(disk) is State.GONE
+    assert state(disk) is DiskState.GONE
     disk.put(b"k", value(1))
-    assert disk.tier.counters.declined[Declined.DOWN] == 1
+    assert disk.tier.counters.declined[DiskDecline.DOWN] == 1
     folder.unlink()
     recover(disk, clock)
     disk.put(b"k", value(1))
@@ -236,7 +236,7 @@ def test_a_folder_which_was_replaced_is_anothers(
     other.put(b"theirs", value(2))
     disk.tier.tick()
     disk.tier.tick()
-    disk.wait(lambda: state(disk) is State.GONE)
+    disk.wait(lambda: state(disk) is DiskState.GONE)
     assert disk.tier.find(b"k", 0.0) is None
     clock.now += 61
     disk.tier.tick()
@@ -270,7 +270,7 @@ def test_a_disk_smaller_than_promised(small: Path, clock: SimpleNamespace) -> No
     fulls = 0
     for key in range(1000):
         disk.put(b"%d" % key, value(key))
-        if state(disk) is State.FULL:
+        if state(disk) is DiskState.FULL:
             fulls += 1
             recover(disk, clock)
     usage = disk.tier.usage()
@@ -310,5 +310,5 @@ def test_a_found_value_stays_readable_when_the_disk_goes(open_disk: Open, folder
     shutil.rmtree(folder)
     disk.tier.tick()
     disk.tier.tick()
-    disk.wait(lambda: state(disk) is State.GONE)
+    disk.wait(lambda: state(disk) is DiskState.GONE)
     assert disk.read(found) == value(1)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cachetier.engine.disk.counters import Declined, Read
+from cachetier.engine.disk.counters import DiskDecline, ReadOutcome
 from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.disk.values import StoredValue
 from cachetier.engine.store import Declined as Refused
-from cachetier.engine.store import Hold, Reason
+from cachetier.engine.store import DeclineReason, Hold
 from cachetier.wire import envelope
 from tests.cachetier.engine.disk.conftest import Open
 from tests.support.l2disk import MIB, Disk
@@ -68,12 +68,12 @@ def test_more_than_the_queue_is_declined_and_released(open_disk: Open) -> None:
     for number in range(3):
         disk.offer(b"%d" % number, value(number))
     assert disk.held == 2
-    assert disk.tier.counters.declined[Declined.BEHIND] == 1
+    assert disk.tier.counters.declined[DiskDecline.BEHIND] == 1
     assert disk.tier.spare_bytes == 50_000
     disk.settle()
     assert disk.tier.spare_bytes == 250_000
     disk.put(b"long", value(1, 250_001))
-    assert disk.tier.counters.declined[Declined.TOO_LARGE] == 1
+    assert disk.tier.counters.declined[DiskDecline.TOO_LARGE] == 1
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -102,7 +102,7 @@ def test_ends_outlive_the_process(open_disk: Open) -> None:
     disk.put(b"ever", value(2))
     disk.put(b"short", value(3), now + 1000)
     disk.put(b"past", value(4), now - 1)
-    assert disk.tier.counters.declined[Declined.ENDED] == 1
+    assert disk.tier.counters.declined[DiskDecline.ENDED] == 1
     assert disk.tier.expire(b"short", 0.001, now)
     assert disk.tier.expire(b"ever", 500, now)
     assert disk.tier.expire(b"long", None, now)
@@ -250,7 +250,7 @@ def test_a_value_brought_up_stays_and_is_not_written_again(open_disk: Open) -> N
     def commit() -> None:
         assert disk.tier.drop(b"k")  # what the store does for every key newly stored
 
-    assert not found.bring_up(lambda: Refused(Reason.QUOTA))
+    assert not found.bring_up(lambda: Refused(DeclineReason.QUOTA))
     assert disk.tier.usage().risen == 0
     assert found.bring_up(commit)
     found.release()
@@ -298,7 +298,7 @@ def test_too_many_reads_waiting_are_misses(
         found.fetch(done.append)
         found.release()
     assert disk.tier.find(b"k", 0.0) is None
-    assert disk.tier.counters.reads[Read.BEHIND] == 1
+    assert disk.tier.counters.reads[ReadOutcome.BEHIND] == 1
     disk.wait(lambda: len(done) == 2)
     assert disk.get(b"k") == value(1)
 

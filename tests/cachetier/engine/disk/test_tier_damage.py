@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.engine.disk import format as layout
-from cachetier.engine.disk.counters import Read
+from cachetier.engine.disk.counters import ReadOutcome
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
 from tests.support.l2disk import MIB, Disk, as_if_killed
@@ -116,7 +116,7 @@ def test_what_is_flipped_while_it_is_open_is_found_when_it_is_read(
     disk.wait(lambda: bool(done))
     found.release()
     assert done == [False]
-    assert disk.tier.counters.reads[Read.CORRUPT] == 1
+    assert disk.tier.counters.reads[ReadOutcome.CORRUPT] == 1
     assert disk.tier.peek(b"k", 0.0) is None  # gone for good
     disk.close()
     assert open_disk().get(b"k") is None
@@ -136,7 +136,7 @@ def test_what_is_flipped_is_not_moved(open_disk: Open, folder: Path) -> None:
         disk.put(b"%d" % number, value(number))
     assert disk.tier.counters.moved > 0
     assert disk.tier.peek(b"1", 0.0) is None
-    assert disk.tier.counters.reads[Read.CORRUPT] == 1
+    assert disk.tier.counters.reads[ReadOutcome.CORRUPT] == 1
     assert disk.get(b"2") in (None, value(2))
 
 

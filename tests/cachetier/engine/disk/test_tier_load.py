@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cachetier.engine.disk.counters import Declined, Read
-from cachetier.engine.disk.health import State
+from cachetier.engine.disk.counters import DiskDecline, ReadOutcome
+from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
@@ -69,8 +69,8 @@ def test_compaction_under_load(open_disk: Open, caplog: pytest.LogCaptureFixture
     assert counters.compactions > 2
     assert counters.moved > 20
     assert readers.compared > 500
-    assert counters.reads[Read.CORRUPT] == counters.reads[Read.ERROR] == 0
-    assert counters.declined[Declined.DOWN] == counters.declined[Declined.BEHIND] == 0
+    assert counters.reads[ReadOutcome.CORRUPT] == counters.reads[ReadOutcome.ERROR] == 0
+    assert counters.declined[DiskDecline.DOWN] == counters.declined[DiskDecline.BEHIND] == 0
     assert disk.tier.usage().used_bytes <= 8 * MIB
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
 
@@ -111,7 +111,7 @@ def test_a_fault_in_the_writer_is_a_disk_in_trouble_and_no_more(
         patch.setattr(SegmentFile, "append", lambda *_: 1 // 0)
         disk.put(b"k", value(1))
     assert disk.held == 0
-    assert disk.tier.usage().state is State.FAILING
+    assert disk.tier.usage().state is DiskState.FAILING
     disk.tier.health.retry_at = 0.0
     disk.tier.tick()
     disk.wait(lambda: disk.tier.health.is_ok)

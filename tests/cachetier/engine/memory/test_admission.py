@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from cachetier.engine.config import parse
-from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.admission import NamespaceAdmission
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.node import Node
-from cachetier.engine.store import Condition, Declined, Reason
+from cachetier.engine.store import Condition, Declined, DeclineReason
 from cachetier.wire.envelope import block_key
 
 PEOPLE, BATCH = "a" * 32, "b" * 32
@@ -26,7 +26,7 @@ class Shop:
     """A store of a hundred values, asked before it is given, as workers do."""
 
     def __init__(self) -> None:
-        self.gate = Admission(lambda: self.store.usage().capacity_bytes)
+        self.gate = NamespaceAdmission(lambda: self.store.usage().capacity_bytes)
         self.store = MemoryStore(ROOM * COST, lambda reason, age: None, gates=(self.gate,))
 
     def ask(self, namespace: str, number: int) -> bool:
@@ -52,7 +52,7 @@ def test_a_scan_is_refused_and_what_others_use_stays() -> None:
     assert all(shop.ask(PEOPLE, number) for number in range(60))
     declined = shop.put(key(BATCH, 9999))
     assert isinstance(declined, Declined)
-    assert declined.reason is Reason.ADMISSION
+    assert declined.reason is DeclineReason.ADMISSION
     assert "larger node" in declined.detail
 
 
@@ -100,7 +100,7 @@ def test_deleting_is_no_sign_of_thrashing() -> None:
 
 
 def test_names_and_keys_do_not_pile_up() -> None:
-    gate = Admission(lambda: 1000)
+    gate = NamespaceAdmission(lambda: 1000)
     for number in range(3000):
         gate.used(key(f"{number:032x}", 0))
     assert len(gate._spaces) <= 256

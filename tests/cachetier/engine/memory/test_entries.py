@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cachetier.engine.memory.arena import PAGE_BYTES, Arena
-from cachetier.engine.memory.entries import Entry, Held, Receiving
+from cachetier.engine.memory.entries import Entry, HeldEntry, IncomingEntry
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.policies import POLICIES, make
-from cachetier.engine.store import Condition, Declined, Hold, Reason, Room
+from cachetier.engine.store import Condition, Declined, DeclineReason, Hold, WriteReservation
 
 CAPACITY = 24 * PAGE_BYTES
 LIMIT = 40 * PAGE_BYTES
@@ -41,7 +41,7 @@ class Model(RuleBasedStateMachine):
         )
         self.number = 0
         self.true: dict[bytes, bytes] = {}
-        self.rooms: list[tuple[bytes, Room]] = []
+        self.rooms: list[tuple[bytes, WriteReservation]] = []
         self.holds: list[tuple[bytes, Hold]] = []
 
     policy = "lru"
@@ -55,8 +55,14 @@ class Model(RuleBasedStateMachine):
         there = self.store.peek(key, self.now) is not None
         room = self.store.room(key, length, self.now, condition)
         if isinstance(room, Declined):
-            assert room.reason in (Reason.BACKPRESSURE, Reason.EXISTS, Reason.TOO_LARGE)
-            assert (room.reason is Reason.EXISTS) == (there and condition is Condition.ABSENT)
+            assert room.reason in (
+                DeclineReason.BACKPRESSURE,
+                DeclineReason.EXISTS,
+                DeclineReason.TOO_LARGE,
+            )
+            assert (room.reason is DeclineReason.EXISTS) == (
+                there and condition is Condition.ABSENT
+            )
             return
         value = self._next(length)
         assert sum(map(len, room.views)) == length
@@ -121,10 +127,10 @@ class Model(RuleBasedStateMachine):
     def _entries(self) -> list[Entry]:
         found = {id(entry): entry for entry in self.store._entries.values()}
         for _, hold in self.holds:
-            assert isinstance(hold, Held)
+            assert isinstance(hold, HeldEntry)
             found[id(hold._entry)] = hold._entry
         for _, room in self.rooms:
-            assert isinstance(room, Receiving)
+            assert isinstance(room, IncomingEntry)
             found[id(room._entry)] = room._entry
         return list(found.values())
 
@@ -203,7 +209,7 @@ def test_when_all_is_held_a_write_is_declined_and_nothing_is_evicted_for_it() ->
     assert stored(store, b"b", 2) is None
     hold = held(store, b"a")
     declined = stored(store, b"c", 10)
-    assert declined is not None and declined.reason is Reason.BACKPRESSURE
+    assert declined is not None and declined.reason is DeclineReason.BACKPRESSURE
     assert store.peek(b"b", 0) is not None
     hold.release()
     assert stored(store, b"c", 10) is None
@@ -266,7 +272,7 @@ def test_a_store_does_with_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(store.arena, "take", short)
     declined = stored(store, b"c", 5)
-    assert declined is not None and declined.reason is Reason.BACKPRESSURE
+    assert declined is not None and declined.reason is DeclineReason.BACKPRESSURE
     monkeypatch.undo()
     assert store.usage().capacity_bytes == 12 * PAGE_BYTES
     assert stored(store, b"c", 5) is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
-from cachetier.engine.store import Condition, EvictionReason, Hold, Reason
+from cachetier.engine.store import Condition, DeclineReason, EvictionReason, Hold
 
 CAPACITY = 20 * (ENTRY_BYTES + 100)
 
@@ -66,7 +66,7 @@ class Model(RuleBasedStateMachine):
         value = bytes([len(self.true) % 256]) * size
         there = self.store.peek(key, self.now) is not None
         declined = self.store.put(key, value, now=self.now, ttl_s=ttl_s, condition=condition)
-        if declined is not None and declined.reason is Reason.TOO_LARGE:
+        if declined is not None and declined.reason is DeclineReason.TOO_LARGE:
             assert len(key) + size + ENTRY_BYTES > CAPACITY
             return
         wanted = {Condition.ALWAYS: True, Condition.ABSENT: not there, Condition.PRESENT: there}

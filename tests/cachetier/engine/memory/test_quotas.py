@@ -11,7 +11,7 @@ from cachetier.engine.memory.arena import PAGE_BYTES
 from cachetier.engine.memory.memory_store import ENTRY_BYTES, MemoryStore
 from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.policies import POLICIES
-from cachetier.engine.store import Condition, Declined, EvictionReason, Reason
+from cachetier.engine.store import Condition, Declined, DeclineReason, EvictionReason
 from cachetier.wire.envelope import block_key
 
 ONE = 1000  # what a value costs in these tests
@@ -97,7 +97,7 @@ def test_a_value_above_the_quota_is_refused_and_costs_nobody_anything() -> None:
     shop.put(SMALL, 1)
     declined = shop.put(SMALL, 2, cost=3 * ONE + 1)
     assert declined is not None
-    assert declined.reason is Reason.QUOTA
+    assert declined.reason is DeclineReason.QUOTA
     assert "3000" in declined.detail
     assert shop.has(SMALL) == [1]
     assert shop.put(SMALL, 2, cost=3 * ONE) is None

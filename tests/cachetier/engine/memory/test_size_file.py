@@ -11,7 +11,7 @@ import redis
 from cachetier.engine.config import parse
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.memory.size_file import MemoryFile
-from cachetier.engine.store import Declined, Reason
+from cachetier.engine.store import Declined, DeclineReason
 from tests.support.cachenode import CacheNode
 from tests.support.waiting import until
 
@@ -27,7 +27,9 @@ class Sized:
 
     def __call__(self, size: int, _now: float) -> Declined | None:
         self.asked.append(size)
-        return None if size <= self.limit else Declined(Reason.BACKPRESSURE, "readers hold it")
+        return (
+            None if size <= self.limit else Declined(DeclineReason.BACKPRESSURE, "readers hold it")
+        )
 
 
 @pytest.fixture

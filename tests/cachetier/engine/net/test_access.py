@@ -7,9 +7,9 @@ import hmac
 import pytest
 
 from cachetier.engine.net import access
-from cachetier.engine.net.access import Gatekeeper, Verdict
+from cachetier.engine.net.access import Gatekeeper, LoginVerdict
 
-OK, WRONG, LOCKED = Verdict.OK, Verdict.WRONG, Verdict.LOCKED
+OK, WRONG, LOCKED = LoginVerdict.OK, LoginVerdict.WRONG, LoginVerdict.LOCKED
 
 
 def gate(*users: str, password: str = "sesame", failures: int = 3) -> Gatekeeper:
@@ -29,7 +29,7 @@ def gate(*users: str, password: str = "sesame", failures: int = 3) -> Gatekeeper
     ],
 )
 def test_name_and_password_must_both_be_right(
-    user: bytes, password: bytes, verdict: Verdict
+    user: bytes, password: bytes, verdict: LoginVerdict
 ) -> None:
     assert gate().judge("1.2.3.4", user, password, 0.0) is verdict
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cachetier.engine.config import Place
+from cachetier.engine.config import ListenAddress
 from cachetier.engine.net import listener
-from cachetier.engine.net.listener import TlsDoor
+from cachetier.engine.net.listener import TlsListener
 from cachetier.engine.net.tls import LiveContext, TlsFiles
 from tests.cachetier.engine.conftest import Start
 from tests.support.certificates import authority
@@ -30,20 +30,20 @@ class Echo(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[tuple[TlsDoor, list[str]]]:
+async def opened(folder: Path) -> AsyncIterator[tuple[TlsListener, list[str]]]:
     away: list[str] = []
     live = LiveContext(TlsFiles(*authority().write(folder, "localhost")))
-    one = TlsDoor(live, Echo, lambda: away.append("away"))
-    await one.open(Place("127.0.0.1", 0))
+    one = TlsListener(live, Echo, lambda: away.append("away"))
+    await one.open(ListenAddress("127.0.0.1", 0))
     yield one, away
     one.close()
 
 
-async def silent(one: TlsDoor) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def silent(one: TlsListener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", one.port)
 
 
-async def echoes(one: TlsDoor) -> bool:
+async def echoes(one: TlsListener) -> bool:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", one.port, ssl=authority().client(), server_hostname="localhost"
     )

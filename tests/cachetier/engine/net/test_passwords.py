@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cachetier.engine.errors import ConfigError
-from cachetier.engine.net.access import Gatekeeper, Verdict
+from cachetier.engine.net.access import Gatekeeper, LoginVerdict
 from cachetier.engine.net.passwords import PasswordFile, read
 from tests.cachetier.engine.conftest import Start
 from tests.support.waiting import until
@@ -78,5 +78,5 @@ def test_a_broken_file_is_told_once_and_changes_nothing(
 def test_a_node_never_opens_itself() -> None:
     gate = Gatekeeper(("default",), ("good",), 10)
     gate.renew(())
-    assert gate.judge("h", b"default", b"", 0.0) is Verdict.WRONG
-    assert gate.judge("h", b"default", b"good", 0.0) is Verdict.OK
+    assert gate.judge("h", b"default", b"", 0.0) is LoginVerdict.WRONG
+    assert gate.judge("h", b"default", b"good", 0.0) is LoginVerdict.OK

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cachetier.engine.policies import Policy
+from cachetier.engine.policies import EvictionPolicy
 
 
 class Shelf:
     """Keys and what they cost, never more than the capacity."""
 
-    def __init__(self, policy: Policy, capacity: int) -> None:
+    def __init__(self, policy: EvictionPolicy, capacity: int) -> None:
         self.policy = policy
         self.capacity = capacity
         self.costs: dict[bytes, int] = {}

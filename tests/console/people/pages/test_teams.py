@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.accounts.models import ApiToken, Membership, Source, Team, User
+from console.accounts.models import ApiToken, Membership, MembershipSource, Team, User
 from console.people import token_actions
 from tests.support.people import Cast, client_of
 from tests.support.teams import Teams
@@ -60,7 +60,7 @@ def test_one_leaves_by_oneself(teams: Teams) -> None:
 
 
 def test_what_the_sign_on_says_has_no_form(teams: Teams) -> None:
-    Membership.objects.filter(user=teams.erin).update(source=Source.OIDC)
+    Membership.objects.filter(user=teams.erin).update(source=MembershipSource.OIDC)
     page = client_of(teams.gina).get("/access/teams/ours/").content.decode()
     assert "Single sign-on" in page
     assert "Role of erin here" not in page

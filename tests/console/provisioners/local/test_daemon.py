@@ -15,7 +15,7 @@ from supervisor import loggers
 
 from console.provisioners.base import Observation, ReplicaState
 from console.provisioners.local.daemon import LossyFileHandler
-from console.provisioners.local.rpc import State, Supervisor
+from console.provisioners.local.rpc import ProcessState, Supervisor
 from console.provisioners.local.supervisord import (
     Program,
     include_dir,
@@ -58,7 +58,7 @@ def chatty(tmp_path: Path) -> Iterator[Supervised]:
 def pid_of(supervised: Supervised, other_than: int = 0) -> int:
     def runs() -> int:
         info = Supervisor(socket_path(supervised.var)).all()["chatty"]
-        return info.pid if info.state is State.RUNNING and info.pid != other_than else 0
+        return info.pid if info.state is ProcessState.RUNNING and info.pid != other_than else 0
 
     return until(runs, what="chatty runs")
 
@@ -79,7 +79,7 @@ def test_a_log_that_cannot_be_written_ends_and_blocks_nothing(
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
     say_more(chatty, tmp_path, 1)
     say_more(chatty, tmp_path, 2)
-    assert Supervisor(socket_path(chatty.var)).all()["chatty"].state is State.RUNNING
+    assert Supervisor(socket_path(chatty.var)).all()["chatty"].state is ProcessState.RUNNING
     assert not log.read_text().strip("x")
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     say_more(chatty, tmp_path, 3)

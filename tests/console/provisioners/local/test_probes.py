@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from console.provisioners.local.probes import LATE, OK, Target, ask
+from console.provisioners.local.probes import LATE, OK, ProbeTarget, ask
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
@@ -64,20 +64,20 @@ def silence(client: socket.socket, done: threading.Event) -> None:
 )
 def test_answers(behave: Behaviour, expected: str) -> None:
     with server(behave) as port:
-        (answer,) = ask([Target("127.0.0.1", port, "/health", 0.5)])
+        (answer,) = ask([ProbeTarget("127.0.0.1", port, "/health", 0.5)])
     assert answer.startswith(expected)
 
 
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    assert ask([Target("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
+    assert ask([ProbeTarget("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
 
 
 def test_many_at_once_wait_for_the_slowest_only() -> None:
     good = says(b"HTTP/1.1 200 OK\r\n\r\n")
     with server(silence) as one, server(silence) as two, server(good) as three:
-        targets = [Target("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
+        targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
         start = time.monotonic()
         answers = ask(targets)
         took_s = time.monotonic() - start

@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 from werkzeug.wrappers import Response
 
-from console.accounts.models import Membership, Source, Team, User
+from console.accounts.models import Membership, MembershipSource, Team, User
 from console.audit.models import AuditEvent
 from console.signon.core.configuration import Provider
 from console.signon.models import Identity, Session
@@ -104,7 +104,7 @@ def test_role_and_teams_follow_the_groups_at_each_sign_on(idp: OpenIdProvider) -
         membership = Membership.objects.filter(team=team, user=eve()).first()
         assert eve().role == role
         assert (membership.role if membership else None) == in_team
-        assert membership is None or membership.source == Source.OIDC
+        assert membership is None or membership.source == MembershipSource.OIDC
     assert AuditEvent.objects.filter(verb="user.role", target="user/eve").count() == 3
 
 

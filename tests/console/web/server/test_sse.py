@@ -16,7 +16,7 @@ from console.accounts.models import User
 from console.core import counters
 from console.core.errors import Refused
 from console.web.server import sse
-from console.web.server.sse import Event
+from console.web.server.sse import ServerSentEvent
 
 LONG_S = 30.0
 # A stream closes old connections of its thread, where another test may have left one.
@@ -42,7 +42,7 @@ async def sent(answer: Any) -> list[str]:
     return parts
 
 
-async def these(*events: Event) -> AsyncIterator[Event]:
+async def these(*events: ServerSentEvent) -> AsyncIterator[ServerSentEvent]:
     for event in events:
         yield event
 
@@ -50,25 +50,25 @@ async def these(*events: Event) -> AsyncIterator[Event]:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (Event("hi"), "data: hi\n\n"),
-        (Event({"a": "é"}, "status", "7"), 'id: 7\nevent: status\ndata: {"a":"é"}\n\n'),
-        (Event("one\r\ntwo\rthree\n"), "data: one\ndata: two\ndata: three\ndata: \n\n"),
-        (Event("x\u2028y"), "data: x\u2028y\n\n"),
+        (ServerSentEvent("hi"), "data: hi\n\n"),
+        (ServerSentEvent({"a": "é"}, "status", "7"), 'id: 7\nevent: status\ndata: {"a":"é"}\n\n'),
+        (ServerSentEvent("one\r\ntwo\rthree\n"), "data: one\ndata: two\ndata: three\ndata: \n\n"),
+        (ServerSentEvent("x\u2028y"), "data: x\u2028y\n\n"),
         (
-            Event("x", "bad\ndata: forged", "1\r\n2\0"),
+            ServerSentEvent("x", "bad\ndata: forged", "1\r\n2\0"),
             "id: 1 2\nevent: bad data: forged\ndata: x\n\n",
         ),
-        (Event(""), "data: \n\n"),
+        (ServerSentEvent(""), "data: \n\n"),
     ],
 )
 def test_an_event_is_what_the_standard_says_and_nothing_is_forged(
-    event: Event, expected: str
+    event: ServerSentEvent, expected: str
 ) -> None:
     assert event.encode().decode() == expected
 
 
 async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
-    answer = sse.stream(request_, these(Event("a"), Event("b", id="2")))
+    answer = sse.stream(request_, these(ServerSentEvent("a"), ServerSentEvent("b", id="2")))
     assert answer.headers["Content-Type"] == "text/event-stream"
     assert answer.headers["Cache-Control"] == "no-store"
     assert sse.places.taken() == 1
@@ -76,11 +76,11 @@ async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
 
 
 async def test_an_answer_that_was_never_begun_gives_its_place_back(request_: HttpRequest) -> None:
-    sse.stream(request_, these(Event("a"))).close()
+    sse.stream(request_, these(ServerSentEvent("a"))).close()
 
 
 async def test_an_answer_that_was_dropped_holds_no_place(request_: HttpRequest) -> None:
-    dropped = [sse.stream(request_, these(Event("a"))) for _ in range(3)]
+    dropped = [sse.stream(request_, these(ServerSentEvent("a"))) for _ in range(3)]
     assert sse.places.taken() == 3
     dropped.clear()
     gc.collect()
@@ -92,10 +92,10 @@ async def test_silence_is_filled_and_the_life_ends(
 ) -> None:
     ended = []
 
-    async def silent() -> AsyncIterator[Event]:
+    async def silent() -> AsyncIterator[ServerSentEvent]:
         try:
             await asyncio.sleep(LONG_S)
-            yield Event("never")
+            yield ServerSentEvent("never")
         finally:
             ended.append(True)
 
@@ -108,11 +108,11 @@ async def test_silence_is_filled_and_the_life_ends(
 async def test_a_reader_who_leaves_ends_the_source(request_: HttpRequest) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def silent() -> AsyncIterator[Event]:
+    async def silent() -> AsyncIterator[ServerSentEvent]:
         try:
             began.set()
             await asyncio.sleep(LONG_S)
-            yield Event("never")
+            yield ServerSentEvent("never")
         finally:
             ended.set()
 
@@ -127,8 +127,8 @@ async def test_a_reader_who_leaves_ends_the_source(request_: HttpRequest) -> Non
 async def test_a_source_that_fails_says_so_without_its_text(
     request_: HttpRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken() -> AsyncIterator[Event]:
-        yield Event("a")
+    async def broken() -> AsyncIterator[ServerSentEvent]:
+        yield ServerSentEvent("a")
         raise RuntimeError("private-detail")
 
     parts = await sent(sse.stream(request_, broken()))
@@ -159,7 +159,14 @@ async def test_places_are_bounded_each_and_for_all(
 
 
 async def test_changes_are_sent_once_each_and_not_what_was_seen_before() -> None:
-    looks = iter([Event("a", id="1"), Event("a", id="1"), Event("b", id="2"), None])
+    looks = iter(
+        [
+            ServerSentEvent("a", id="1"),
+            ServerSentEvent("a", id="1"),
+            ServerSentEvent("b", id="2"),
+            None,
+        ]
+    )
     found = [one async for one in sse.changes(lambda: next(looks), since="1", every_s=0)]
     assert [(one.event, one.id) for one in found] == [("message", "2"), ("gone", "")]
 
@@ -181,9 +188,9 @@ async def test_whoever_loses_their_right_reads_no_further(
     request_.user = user
     told = asyncio.Event()
 
-    async def slow() -> AsyncIterator[Event]:
+    async def slow() -> AsyncIterator[ServerSentEvent]:
         while True:
-            yield Event("a")
+            yield ServerSentEvent("a")
             told.set()
             await asyncio.sleep(0.01)
 

@@ -22,11 +22,11 @@ class Kept:
     cluster: Cluster
     space: str
 
-    def set(self, **facts: Any) -> selectors.Shown:
+    def set(self, **facts: Any) -> selectors.ClusterAlertsSummary:
         actions.change(person("admin"), "prod", facts)
         return self.keep()
 
-    def keep(self) -> selectors.Shown:
+    def keep(self) -> selectors.ClusterAlertsSummary:
         """One pass, whenever the next is due."""
         reconciler.keep(str(selectors.one("prod").cluster.pk))
         return selectors.one("prod")

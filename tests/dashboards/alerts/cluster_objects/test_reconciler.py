@@ -17,7 +17,7 @@ from console.clusters.models import Cluster as Row
 from console.core import counters
 from console.core.errors import Refused
 from console.provisioners.kubernetes.discovery import rights
-from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
+from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
 from dashboards.alerts.cluster_objects import desired_objects, reconciler, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
@@ -157,7 +157,7 @@ def test_a_right_that_is_missing_is_named(cluster: Cluster, db: None) -> None:
 
 def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: Any) -> None:
     kept = joined(cluster, "person-6")
-    there = Inventory(findings=(Finding("prometheus-operator", True),))
+    there = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
     needed = [one for one in rights.wanted(there, (rights.RECEIVERS,)) if not one.cluster]
     for body in yaml.safe_load_all(rights.manifest(needed, "person-6", kept.space)):
         cluster.api.create(body["kind"], kept.space, body)

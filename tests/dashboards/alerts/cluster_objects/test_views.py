@@ -14,7 +14,7 @@ from console.clusters import related_objects
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.environment import SettingError, load
 from console.provisioners.kubernetes.discovery import rights
-from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
+from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
 from dashboards.alerts.cluster_objects import actions, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from tests.console.commandline.test_parser import refused, run
@@ -168,7 +168,7 @@ def test_rights_for_receivers_are_asked_for_where_they_are_kept(prod: Cluster) -
     assert related_objects.parts("prod") == []
     ClusterAlerts.objects.update(receivers=True)
     assert related_objects.parts("prod") == [rights.RECEIVERS]
-    found = Inventory(findings=(Finding("prometheus-operator", True),))
+    found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
     titles = {one.title for one in rights.wanted(found, related_objects.parts("prod"))}
     assert "alertmanagerconfigs.monitoring.coreos.com" in titles
     assert "alertmanagerconfigs.monitoring.coreos.com" not in {

@@ -16,7 +16,13 @@ from django.core.exceptions import PermissionDenied
 from console.audit.models import AuditEvent
 from console.core.errors import Refused
 from dashboards.alerts.evaluation import measure as evaluation_measure
-from dashboards.alerts.evaluation.dry_run import RANGES, Condition, Numbers, dry_run, too_many
+from dashboards.alerts.evaluation.dry_run import (
+    RANGES,
+    Condition,
+    ConditionValues,
+    dry_run,
+    too_many,
+)
 from dashboards.alerts.evaluation.history import past
 from dashboards.alerts.evaluation.intervals import Looks, fired, verdict
 from dashboards.alerts.rules import BY_NAME, Settings
@@ -24,7 +30,14 @@ from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.boards.queries import Scope
 from dashboards.prometheus import connections
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Prometheus, Question, Series
+from dashboards.prometheus.http.client import (
+    Fault,
+    FaultKind,
+    Prometheus,
+    QueryResult,
+    Question,
+    Series,
+)
 from tests.dashboards.alerts.settings.api.test_views import prometheus
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
@@ -91,13 +104,15 @@ class Asked:
         self.found = found
         self.questions: dict[str, Any] = {}
 
-    def ask(self, questions: Any) -> dict[str, Answer]:
+    def ask(self, questions: Any) -> dict[str, QueryResult]:
         self.questions |= questions
-        return {key: self.found(one) if one.window else Answer() for key, one in questions.items()}
+        return {
+            key: self.found(one) if one.window else QueryResult() for key, one in questions.items()
+        }
 
 
-def always(question: Any) -> Answer:
-    return Answer((Series((("endpoint", "a"),), (1.0,) * question.window.points),))
+def always(question: Any) -> QueryResult:
+    return QueryResult((Series((("endpoint", "a"),), (1.0,) * question.window.points),))
 
 
 def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
@@ -105,7 +120,7 @@ def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
     measure = evaluation_measure.written("up == 0")
     for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
         step = steps[lasting_s == 1800]
-        draft = Numbers((Condition("up == 0", lasting_s),))
+        draft = ConditionValues((Condition("up == 0", lasting_s),))
         asked.questions.clear()
         found = dry_run(asked, draft, None, measure, key)
         windows = [q.window for name, q in asked.questions.items() if "up == 0" in name]
@@ -123,27 +138,29 @@ def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
-    draft, measure = Numbers((Condition("x > 1", 0),)), evaluation_measure.written("x > 1")
+    draft, measure = ConditionValues((Condition("x > 1", 0),)), evaluation_measure.written("x > 1")
     for kind, status, code in (
         (FaultKind.BAD_QUERY, 400, "promql"),
         (FaultKind.TOO_SLOW, 503, "too_slow"),
         (FaultKind.TOO_EXPENSIVE, 400, "too_expensive"),
         (FaultKind.UNREACHABLE, 503, "not_known"),
     ):
-        away = Asked(lambda _question, kind=kind: Answer(fault=Fault(kind, "It says so.")))
+        away = Asked(lambda _question, kind=kind: QueryResult(fault=Fault(kind, "It says so.")))
         with pytest.raises(Refused) as refused:
             dry_run(away, draft, None, measure, "24h")
         assert (refused.value.status_code, refused.value.errors[0].code) == (status, code)
         with pytest.raises(Refused):
             too_many(away, "x > 1", "24h")
 
-    def half(question: Any) -> Answer:
+    def half(question: Any) -> QueryResult:
         there = question.window.points // 2
         gone = question.window.points - there
         values = (None,) * gone + (1.0,) * there
-        return Answer((Series((), values),), missing=(Fault(FaultKind.UNREACHABLE, "b is away."),))
+        return QueryResult(
+            (Series((), values),), missing=(Fault(FaultKind.UNREACHABLE, "b is away."),)
+        )
 
-    found = dry_run(Asked(half), draft, Numbers((Condition("x > 2", 0),)), measure, "24h")
+    found = dry_run(Asked(half), draft, ConditionValues((Condition("x > 2", 0),)), measure, "24h")
     assert found.gap
     assert abs(found.known_s - 43_200) < 400
     assert found.missing == ("b is away.",)
@@ -205,7 +222,7 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
     asked = Prometheus(server)
     try:
         drawn = evaluation_measure.written("x > 1 + 2 and on () vector(1)")
-        draft = Numbers((Condition("x > 3", 0),))
+        draft = ConditionValues((Condition("x > 3", 0),))
         found = dry_run(asked, draft, None, drawn, "24h").drawing
     finally:
         asked.close()
@@ -387,7 +404,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
 
 def test_an_alert_between_two_points_of_the_past_is_listed() -> None:
     """A day has a point every five minutes; two alerts of seconds each fired within the hour."""
-    asked = Asked(lambda _question: Answer())
+    asked = Asked(lambda _question: QueryResult())
     found = past(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
     question = asked.questions["alerts"]
     assert question.window.step == 300

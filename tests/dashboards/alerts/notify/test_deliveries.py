@@ -15,7 +15,7 @@ from console.core.environment import Mail
 from console.core.errors import Refused
 from console.vault.models import SealedText
 from dashboards.alerts.notify import deliveries, receivers
-from dashboards.alerts.notify.models import Delivery, Receiver, State
+from dashboards.alerts.notify.models import Delivery, DeliveryState, Receiver
 from dashboards.alerts.notify.protocol import message
 from dashboards.alerts.notify.protocol.alert import Alert
 from tests.support.console import person
@@ -65,7 +65,7 @@ def tried(one: Delivery, *, later: bool = False) -> Delivery:
 def test_a_webhook_gets_alertmanagers_document_signed(hook: Stub) -> None:
     url = f"{hook.url}/hook?token=T0KEN"
     one = owed(receiver(kind="webhook", url=url, secret=SECRET))
-    assert tried(one).state == State.SENT
+    assert tried(one).state == DeliveryState.SENT
     (_, path, sent), headers = hook.seen[0], hook.headers[0]
     assert path == "/hook?token=T0KEN"
     assert json.loads(sent) == one.body
@@ -97,7 +97,7 @@ def test_slack_gets_text_that_cannot_call_anybody(hook: Stub) -> None:
     one = owed(to)
     one.body = body(Alert({"alertname": "A", "pod": "<!channel>"}, {"summary": "a & b"}))
     one.save()
-    assert tried(one).state == State.SENT
+    assert tried(one).state == DeliveryState.SENT
     (attachment,) = json.loads(hook.seen[0][2])["attachments"]
     assert "&lt;!channel&gt;" in attachment["text"]
     assert "<" not in attachment["text"]
@@ -108,7 +108,7 @@ def test_mail_goes_to_all_addresses_in_one_letter(post: Post) -> None:
     one = owed(receiver(kind="email", to="a@example.org, b@example.org"))
     one.body = body(Alert({"alertname": "A\r\nBcc: x@example.org"}))
     one.save()
-    assert tried(one).state == State.SENT
+    assert tried(one).state == DeliveryState.SENT
     (letter,) = post.letters
     assert post.recipients == ["a@example.org", "b@example.org"]
     assert letter["Subject"] == "[FIRING:1] A  Bcc: x@example.org"
@@ -120,15 +120,15 @@ def test_mail_that_is_refused_for_good_is_given_up(post: Post, settings: Any) ->
     to = receiver(kind="email", to=["a@example.org"])
     post.refuse = {"RCPT": "550 no such box"}
     one = tried(owed(to))
-    assert (one.state, "550" in one.error) == (State.FAILED, True)
+    assert (one.state, "550" in one.error) == (DeliveryState.FAILED, True)
     post.refuse = {"RCPT": "451 later"}
-    assert tried(owed(to)).state == State.WAITING
+    assert tried(owed(to)).state == DeliveryState.WAITING
     post.refuse = {"MAIL": "552 too much"}
-    assert tried(owed(to)).state == State.FAILED
+    assert tried(owed(to)).state == DeliveryState.FAILED
     settings.MAIL = Mail()
     assert "EMBERLINE_SMTP_HOST" in tried(owed(to)).error
     settings.MAIL = Mail("127.0.0.1", 1, "none", sender="e@example.org")
-    assert tried(owed(to)).state == State.WAITING
+    assert tried(owed(to)).state == DeliveryState.WAITING
 
 
 def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(hook: Stub) -> None:
@@ -138,11 +138,11 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(hook: Stub) 
     for _ in range(4):
         tried(one, later=True)
         pauses.append(round((one.next_at - timezone.now()).total_seconds()))
-        assert one.state == State.WAITING
+        assert one.state == DeliveryState.WAITING
     assert pauses == [10, 20, 40, 80]
     assert (one.attempts, one.error) == (4, "It answered HTTP 503.")
     hook.answers["/hook"] = (200, "")
-    assert tried(one, later=True).state == State.SENT
+    assert tried(one, later=True).state == DeliveryState.SENT
     assert one.error == ""
 
 
@@ -156,7 +156,7 @@ def test_a_receiver_may_ask_for_a_pause() -> None:
 def test_what_will_not_pass_is_given_up_at_once(hook: Stub, status: int) -> None:
     hook.answers["/hook"] = (status, "")
     one = tried(owed(receiver(kind="webhook", url=f"{hook.url}/hook")))
-    assert (one.state, str(status) in one.error) == (State.FAILED, True)
+    assert (one.state, str(status) in one.error) == (DeliveryState.FAILED, True)
     assert one.ended_at is not None
 
 
@@ -164,7 +164,7 @@ def test_old_news_are_given_up(hook: Stub) -> None:
     hook.answers["/hook"] = (503, "")
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     old = timezone.now() - deliveries.GIVE_UP
-    assert tried(owed(to, created_at=old)).state == State.FAILED
+    assert tried(owed(to, created_at=old)).state == DeliveryState.FAILED
 
 
 def test_of_two_processes_one_tries_and_one_that_died_costs_a_minute(hook: Stub) -> None:
@@ -252,7 +252,7 @@ def test_what_cannot_be_a_receiver_is_refused(facts: dict[str, Any], field: str)
 def test_old_deliveries_are_forgotten_and_waiting_ones_are_not(hook: Stub) -> None:
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     past = timezone.now() - timedelta(days=31)
-    owed(to, state=State.SENT, created_at=past)
-    kept = {owed(to, created_at=past).pk, owed(to, state=State.SENT).pk}
+    owed(to, state=DeliveryState.SENT, created_at=past)
+    kept = {owed(to, created_at=past).pk, owed(to, state=DeliveryState.SENT).pk}
     deliveries.prune(timezone.now())
     assert set(Delivery.objects.values_list("pk", flat=True)) == kept

@@ -13,7 +13,14 @@ from console.claims import claim
 from dashboards.alerts.evaluation import firing_alerts as firing_module
 from dashboards.alerts.evaluation.firing_alerts import Firing
 from dashboards.alerts.notify import dispatcher, receivers, routes, silences
-from dashboards.alerts.notify.models import Delivery, Dispatch, Group, SeenAlert, Silence, State
+from dashboards.alerts.notify.models import (
+    Delivery,
+    DeliveryState,
+    Dispatch,
+    Group,
+    SeenAlert,
+    Silence,
+)
 from dashboards.prometheus import connections
 from endpoints.models import Endpoint
 from tests.support import teams as made
@@ -112,7 +119,7 @@ def test_alerts_of_one_group_are_told_together(world: World) -> None:
     (more,) = world.look(300)
     assert len(more.body["alerts"]) == 3
     first = Delivery.objects.get(pk=one.pk)
-    assert (first.state, first.ended_at is not None) == (State.DROPPED, True)  # overtaken
+    assert (first.state, first.ended_at is not None) == (DeliveryState.DROPPED, True)  # overtaken
 
 
 def _route() -> Any:

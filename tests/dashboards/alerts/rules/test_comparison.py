@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.alerts.evaluation.measure import VALUE, written
 from dashboards.alerts.rules.comparison import Halves, halves, number, unselective
-from dashboards.prometheus.http.client import Answer, Series, Window
+from dashboards.prometheus.http.client import QueryResult, Series, Window
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_threshold_is_a_number_or_asked_for() -> None:
 def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) -> None:
     window = Window(0, 120, 60)
     found = tuple(Series((("endpoint", str(n)),), (float(n),) * 3) for n in range(10))
-    drawn = written(condition).drawn({VALUE: Answer(found)}, window)
+    drawn = written(condition).drawn({VALUE: QueryResult(found)}, window)
     assert drawn.chart is not None
     assert [line.label for line in drawn.chart.lines][0::6] == [first, "Threshold"]
     assert (drawn.left, drawn.undrawn) == (4, False)
-    several = {VALUE: Answer(found), "threshold0": Answer(found)}
+    several = {VALUE: QueryResult(found), "threshold0": QueryResult(found)}
     assert written("a > b").drawn(several, window).undrawn
 
 

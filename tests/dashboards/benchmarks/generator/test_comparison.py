@@ -10,7 +10,7 @@ from dashboards.benchmarks.generator.comparison import Comparison, compare, curv
 from dashboards.benchmarks.generator.samples import (
     BUCKETS,
     Histogram,
-    Sample,
+    RequestSample,
     Series,
     percentile,
     result,
@@ -27,7 +27,9 @@ def run(mean_s: float, seed: int, sessions: int = 60, turns: int = 4, own: float
         for turn in range(turns):
             ttft = mean_s * common * chance.lognormvariate(0, 0.3)
             found.append(
-                Sample(session * 1.0, session, turn, 0, ttft, ttft + 0.5, 100, 11, 0, "w", "")
+                RequestSample(
+                    session * 1.0, session, turn, 0, ttft, ttft + 0.5, 100, 11, 0, "w", ""
+                )
             )
     return found
 
@@ -86,8 +88,8 @@ def test_nothing_to_compare() -> None:
 
 
 def test_failed_and_uncounted_requests_are_not_compared() -> None:
-    slow = [Sample(0, 900 + n, 0, 0, 9.0, 9.0, 1, 1, 0, "w", "", False) for n in range(500)]
-    bad = [Sample(0, 900 + n, 0, 0, None, 9.0, 1, 1, 0, "w", "timeout") for n in range(500)]
+    slow = [RequestSample(0, 900 + n, 0, 0, 9.0, 9.0, 1, 1, 0, "w", "", False) for n in range(500)]
+    bad = [RequestSample(0, 900 + n, 0, 0, None, 9.0, 1, 1, 0, "w", "timeout") for n in range(500)]
     assert compare([*slow, *bad, *run(0.2, 1)], run(0.1, 2)).rows[0].a == pytest.approx(
         0.2, rel=0.2
     )
@@ -119,7 +121,7 @@ def test_the_histogram_is_within_two_percent() -> None:
 
 
 def test_the_result_counts_what_failed_and_not_as_fast() -> None:
-    bad = [Sample(0, 1, 0, 0, None, 0.001, 0, 0, None, "", "http_503")] * 3
+    bad = [RequestSample(0, 1, 0, 0, None, 0.001, 0, 0, None, "", "http_503")] * 3
     found = result([*run(0.2, 1), *bad], Histogram(), 10)
     assert (found["requests"], found["failed"]) == (240, 3)
     assert found["ttft"]["count"] == 240
@@ -130,7 +132,7 @@ def test_the_result_counts_what_failed_and_not_as_fast() -> None:
 def test_a_long_run_has_no_more_points_than_a_short_one_and_loses_no_request() -> None:
     series = Series()
     for second in range(3000):
-        sample = Sample(second, 1, 0, 0, 0.1, 0.2, 10, 2, 0, "w", "")
+        sample = RequestSample(second, 1, 0, 0, 0.1, 0.2, 10, 2, 0, "w", "")
         series.at(second).sent += 1
         tiers = series.at(second).tiers
         tiers["device"] = tiers.get("device", 0.0) + 10

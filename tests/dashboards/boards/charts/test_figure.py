@@ -11,7 +11,7 @@ import pytest
 from dashboards.boards import panels
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
-from dashboards.boards.panels import Line, Panel
+from dashboards.boards.panels import Panel, PanelLine
 from dashboards.prometheus.http.client import Series, Window
 
 WINDOW = Window(1_700_000_000, 1_700_000_020, 5)
@@ -21,11 +21,13 @@ def series(values: list[float | None], **labels: str) -> Series:
     return Series(tuple(sorted(labels.items())), tuple(values))
 
 
-def drawn(panel: Panel, *found: Series, line: Line | None = None) -> list[charts_figure.Drawn]:
+def drawn(
+    panel: Panel, *found: Series, line: PanelLine | None = None
+) -> list[charts_figure.StyledSeries]:
     return charts_figure.dressed(panel, [(line or panel.lines[0], found)])
 
 
-def tiers() -> list[charts_figure.Drawn]:
+def tiers() -> list[charts_figure.StyledSeries]:
     found = [
         series([0.1, 0.2, None, 0.1, share], tier=tier)
         for tier, share in (("computed", 0.1), ("device", 0.5), ("l1", 0.3), ("l2", 0.1))
@@ -33,7 +35,7 @@ def tiers() -> list[charts_figure.Drawn]:
     return drawn(panels.SOURCES, *found)
 
 
-def figure(panel: Panel, items: list[charts_figure.Drawn]) -> dict[str, Any]:
+def figure(panel: Panel, items: list[charts_figure.StyledSeries]) -> dict[str, Any]:
     made = charts_figure.figure(panel, items, WINDOW)
     assert made is not None
     return made

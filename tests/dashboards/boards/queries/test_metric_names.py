@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from cachetier.engine.counters import Counters
-from cachetier.engine.store import Usage
-from console.processkit.metrics import Sample, parse
+from cachetier.engine.store import StoreUsage
+from console.processkit.metrics import MetricSample, parse
 from dashboards.boards import panels, queries
 from dashboards.boards.queries import QUERIES, Scope, Times
 from dashboards.boards.queries import metric_names as n
@@ -47,7 +47,7 @@ def asked() -> set[str]:
     return set(ASKED.findall(f"{text} {wanted}"))
 
 
-def router() -> list[Sample]:
+def router() -> list[MetricSample]:
     metrics = Metrics("default", "demo")
     metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
     metrics.strategy("prefixaware")
@@ -63,8 +63,8 @@ def following_caches() -> set[str]:
     return set(re.findall(r'"(emberline_router_\w+)"', source))
 
 
-def node() -> list[Sample]:
-    return parse(Counters("default", "cache-default-0").render(Usage(1, 2, 3), up=True))
+def node() -> list[MetricSample]:
+    return parse(Counters("default", "cache-default-0").render(StoreUsage(1, 2, 3), up=True))
 
 
 def test_every_name_is_exported_by_somebody() -> None:

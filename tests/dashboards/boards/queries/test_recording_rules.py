@@ -18,7 +18,7 @@ from dashboards.boards.queries import Scope, Times
 from dashboards.boards.queries import recording_rules as queries_recording_rules
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.config import recording_rules
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Question, Series
+from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from tests.dashboards.prometheus.config.test_recording_rules import asked, of
 from tests.support.prometheus import PROMTOOL
 
@@ -165,7 +165,7 @@ def test_a_rule_with_too_few_samples_is_not_asked() -> None:
 
 def test_what_each_step_looks_back_to_was_kept_too() -> None:
     """A day before each of fifteen minutes: the rules must be a day old, not fifteen minutes."""
-    stub = Stub(Answer())
+    stub = Stub(QueryResult())
     results_board.measure(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
     assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
 
@@ -191,30 +191,31 @@ def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
 class Stub:
     """Knows only at how many steps nothing was kept."""
 
-    def __init__(self, lacking: Answer) -> None:
+    def __init__(self, lacking: QueryResult) -> None:
         self.lacking = lacking
         self.asked: dict[str, Question] = {}
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked |= questions
         return {
-            name: self.lacking if name.startswith("not_covered") else Answer() for name in questions
+            name: self.lacking if name.startswith("not_covered") else QueryResult()
+            for name in questions
         }
 
 
 @pytest.mark.parametrize(
     ("lacking", "range_key", "short"),
     [
-        (Answer(), "30d", True),
-        (Answer((Series((), (0.0,)),)), "7d", True),
-        (Answer((Series((), (3.0,)),)), "30d", False),
-        (Answer(fault=Fault(FaultKind.TOO_SLOW, "slow")), "30d", False),
-        (Answer(), "6h", True),
-        (Answer(), "15m", False),
+        (QueryResult(), "30d", True),
+        (QueryResult((Series((), (0.0,)),)), "7d", True),
+        (QueryResult((Series((), (3.0,)),)), "30d", False),
+        (QueryResult(fault=Fault(FaultKind.TOO_SLOW, "slow")), "30d", False),
+        (QueryResult(), "6h", True),
+        (QueryResult(), "15m", False),
     ],
 )
 def test_a_board_asks_what_was_kept_all_the_while(
-    lacking: Answer, range_key: str, short: bool
+    lacking: QueryResult, range_key: str, short: bool
 ) -> None:
     stub = Stub(lacking)
     panels = BOARDS["overview"].panels(one=False)
@@ -226,7 +227,7 @@ def test_a_board_asks_what_was_kept_all_the_while(
 
 
 def test_the_period_before_is_looked_at_too() -> None:
-    stub = Stub(Answer())
+    stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
     assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
@@ -238,17 +239,17 @@ class Late:
     def __init__(self) -> None:
         self.asked: dict[str, Question] = {}
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked |= questions
         return {name: self._answer(question) for name, question in questions.items()}
 
-    def _answer(self, question: Question) -> Answer:
+    def _answer(self, question: Question) -> QueryResult:
         window = question.window
         if window is None:
-            return Answer()
+            return QueryResult()
         by_rules = FIVE.prefix in question.query or ONE.prefix in question.query
         values = (None,) * window.points if by_rules else (1.0,) * window.points
-        return Answer((Series((), values),))
+        return QueryResult((Series((), values),))
 
 
 @pytest.mark.parametrize("range_key", ["6h", "24h", "7d", "30d"])
@@ -268,15 +269,15 @@ def test_the_newest_points_are_of_samples(range_key: str) -> None:
 class Quiet(Stub):
     """Everything is scraped, and nothing happened."""
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         found = super().ask(questions)
-        up = Answer(tuple(Series((("job", job),), (1.0,)) for job in ("router", "vllm")))
+        up = QueryResult(tuple(Series((("job", job),), (1.0,)) for job in ("router", "vllm")))
         return found | {name: up for name in found if name.startswith("targets_")}
 
 
 def test_evidence_is_of_this_moment_whatever_the_grid_of_the_chart() -> None:
     """The last point of six hours may be a minute old, and all that happened younger."""
-    stub, now = Quiet(Answer()), 1.8e9 + 59
+    stub, now = Quiet(QueryResult()), 1.8e9 + 59
     panels = BOARDS["overview"].panels(one=True)
     results_board.measure(stub, panels, Scope("a"), RANGES["6h"], now)
     moments = [question.at for name, question in stub.asked.items() if "happened_" in name]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.boards.charts import figure
-from dashboards.boards.charts.figure import Drawn
+from dashboards.boards.charts.figure import StyledSeries
 from dashboards.boards.panels import SHARE, SOURCES, TIERS, TTFT, Panel, Style
 from dashboards.boards.results import board, comparison
-from dashboards.boards.results.board import Shown
+from dashboards.boards.results.board import PanelResult
 from dashboards.prometheus.http.client import Window
 
 WINDOW = Window(1000, 1010, 5)
 
 
-def line(key: str, *values: float | None, style: Style | None = None) -> Drawn:
-    return Drawn(key, style or Style(key, "#111"), values)
+def line(key: str, *values: float | None, style: Style | None = None) -> StyledSeries:
+    return StyledSeries(key, style or Style(key, "#111"), values)
 
 
-def compared(panel: Panel, drawn: list[Drawn], before: list[Drawn]) -> dict[str, Any]:
-    shown = Shown(panel, "ok", None, drawn, before)
+def compared(panel: Panel, drawn: list[StyledSeries], before: list[StyledSeries]) -> dict[str, Any]:
+    shown = PanelResult(panel, "ok", None, drawn, before)
     document = {
         "figure": figure.figure(panel, drawn, WINDOW),
         "table": figure.table(panel, drawn),

@@ -5,28 +5,30 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 
-from dashboards.boards.charts.figure import Drawn
+from dashboards.boards.charts.figure import StyledSeries
 from dashboards.boards.panels import RANGES, TTFT, Style
 from dashboards.boards.results import csv_export
-from dashboards.boards.results.board import Measured, Shown
+from dashboards.boards.results.board import BoardResult, PanelResult
 from dashboards.prometheus.http.client import Window
 
 WINDOW = Window(1_794_999_990, 1_795_000_000, 5)
 
 
-def line(label: str, *values: float | None) -> Drawn:
-    return Drawn(label, Style(label, "#000"), values)
+def line(label: str, *values: float | None) -> StyledSeries:
+    return StyledSeries(label, Style(label, "#000"), values)
 
 
-def found(*shown: Shown) -> Measured:
-    return Measured(1_795_000_000, RANGES["15m"], WINDOW, None, "", shown)
+def found(*shown: PanelResult) -> BoardResult:
+    return BoardResult(1_795_000_000, RANGES["15m"], WINDOW, None, "", shown)
 
 
-def rows(measured: Measured) -> list[list[str]]:
+def rows(measured: BoardResult) -> list[list[str]]:
     return list(csv.reader(csv_export.text(measured).splitlines()))
 
 
-ONE = Shown(TTFT, "ok", None, (line("p50", 0.1, None, 0.30000000000000004), line("p90", 1, 2, 3)))
+ONE = PanelResult(
+    TTFT, "ok", None, (line("p50", 0.1, None, 0.30000000000000004), line("p90", 1, 2, 3))
+)
 
 
 def test_one_panel_has_a_column_a_line() -> None:

@@ -15,7 +15,7 @@ from dashboards.boards.queries import Scope, Times, growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results import board as results_board
 from dashboards.boards.results import fleet_summary
-from dashboards.boards.results.board import Shown
+from dashboards.boards.results.board import PanelResult
 from dashboards.prometheus.http.client import Deadlines, Prometheus
 from tests.dashboards.boards.results.sparse import Target, routed, served, write
 from tests.support.prometheus import running_prometheus
@@ -77,7 +77,7 @@ class World:
     end: int
 
     @cache  # noqa: B019  # a world lives as long as the module
-    def shown(self, endpoint: str, length: str) -> dict[str, Shown]:
+    def shown(self, endpoint: str, length: str) -> dict[str, PanelResult]:
         """Every panel of every board of the endpoint."""
         panels = {
             panel.id: panel
@@ -118,7 +118,7 @@ CAUSES = {
 }
 
 
-def counters_of(shown: Shown) -> set[str]:
+def counters_of(shown: PanelResult) -> set[str]:
     """Of whose growth the panel shows anything; a histogram by the number it saw."""
     texts = [queries.plain(line.query, Scope(), Times(5, 900)) for line in shown.panel.lines]
     found = {metric for metric, _ in growth.counters(texts)}

@@ -8,13 +8,13 @@ import pytest
 
 from dashboards.boards.panels import DEFAULT_RANGE, RANGES
 from dashboards.boards.results import query as results_query
-from dashboards.boards.results.query import Look
+from dashboards.boards.results.query import BoardQuery
 from dashboards.prometheus.http import client
 
 NOW = 1_795_000_000.7
 
 
-def read(query: str) -> Look:
+def read(query: str) -> BoardQuery:
     found, problems = results_query.read(dict(parse_qsl(query)), NOW)
     assert problems == ()
     return found
@@ -22,7 +22,7 @@ def read(query: str) -> Look:
 
 def refused(query: str) -> str:
     found, problems = results_query.read(dict(parse_qsl(query)), NOW)
-    assert found == Look(), "what is not understood is as if it were not said"
+    assert found == BoardQuery(), "what is not understood is as if it were not said"
     (problem,) = problems
     assert problem.remedy
     return problem.field

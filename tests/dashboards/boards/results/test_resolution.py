@@ -11,7 +11,14 @@ from dashboards.boards import panels, queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import board
 from dashboards.boards.results import resolution as scraping
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Prometheus, Question, Series
+from dashboards.prometheus.http.client import (
+    Fault,
+    FaultKind,
+    Prometheus,
+    QueryResult,
+    Question,
+    Series,
+)
 from tests.dashboards.conftest import Scraping
 
 FLEET = Scope()
@@ -25,11 +32,11 @@ class Told:
         self.every = every
         self.asked: list[str] = []
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked += [question.query for question in questions.values()]
         if self.every is None:
-            return dict.fromkeys(questions, Answer(fault=Fault(FaultKind.UNREACHABLE, "away")))
-        return dict.fromkeys(questions, Answer((Series((), (self.every,)),)))
+            return dict.fromkeys(questions, QueryResult(fault=Fault(FaultKind.UNREACHABLE, "away")))
+        return dict.fromkeys(questions, QueryResult((Series((), (self.every,)),)))
 
     @property
     def windows(self) -> set[bool]:

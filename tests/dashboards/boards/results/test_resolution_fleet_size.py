@@ -12,7 +12,7 @@ from dashboards.boards import answers
 from dashboards.boards.panels import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import resolution
-from dashboards.prometheus.http.client import Answer, Question, Series
+from dashboards.prometheus.http.client import QueryResult, Question, Series
 from tests.support.console import browser
 
 NOW = 1_800_000_000.0
@@ -25,12 +25,13 @@ class Fleet:
         self.targets = targets
         self.windows: set[int] = set()
 
-    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.windows |= {one.window.step for one in questions.values() if one.window}
         told = {"scraped": float(self.targets), "scraped_every": 5.0}
         points = {name: one.window.points if one.window else 1 for name, one in questions.items()}
         return {
-            name: Answer((Series((), (told.get(name, 1.0),) * points[name]),)) for name in questions
+            name: QueryResult((Series((), (told.get(name, 1.0),) * points[name]),))
+            for name in questions
         }
 
 

@@ -22,7 +22,7 @@ from dashboards.boards.panels.workers import WAITING
 from dashboards.boards.results.verdicts import (
     MARKS,
     Evidence,
-    Facts,
+    PanelFacts,
     Points,
     Scraped,
     judge,
@@ -34,9 +34,9 @@ from dashboards.prometheus.http.client import Fault, FaultKind
 LAST = 1_700_000_000.0
 
 
-def facts(panel: Panel, *, known: int = 2, up: int = 2, exports: bool = True) -> Facts:
+def facts(panel: Panel, *, known: int = 2, up: int = 2, exports: bool = True) -> PanelFacts:
     job = Scraped(known, up, LAST if up < known else None)
-    return Facts({panel.job: job}, frozenset({panel.metric} if exports else set()))
+    return PanelFacts({panel.job: job}, frozenset({panel.metric} if exports else set()))
 
 
 def test_data_needs_no_words() -> None:
@@ -143,7 +143,7 @@ def test_this_version_does_not_export_it() -> None:
 
 
 def test_a_version_which_has_it_was_not_told_to() -> None:
-    job = Facts({"vllm": Scraped(1, 1)}, frozenset(metric for _, metric in MARKS))
+    job = PanelFacts({"vllm": Scraped(1, 1)}, frozenset(metric for _, metric in MARKS))
     state, message = judge(CHUNKS, Points(), job, None)
     assert state == "absent"
     assert message is not None
@@ -169,7 +169,7 @@ def test_the_version_is_told_by_what_is_exported() -> None:
 
 def test_any_of_its_names_will_do() -> None:
     for metric in SOURCES.metrics:
-        seen = Facts({"vllm": Scraped(1, 1)}, frozenset({metric}))
+        seen = PanelFacts({"vllm": Scraped(1, 1)}, frozenset({metric}))
         assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
 
 
@@ -177,18 +177,18 @@ def test_an_exporter_which_is_not_ours() -> None:
     titles = set()
     for exporter in EXPORTERS.values():
         panel = replace(TENSOR, needs=exporter.name, metric="something_else")
-        state, message = judge(panel, Points(), Facts({}, frozenset()), None)
+        state, message = judge(panel, Points(), PanelFacts({}, frozenset()), None)
         assert state == "needs"
         assert message is not None
         assert exporter.name in message.title
         assert message.fix == exporter.how
-        state, message = judge(panel, Points(), Facts({}, frozenset({exporter.sign})), None)
+        state, message = judge(panel, Points(), PanelFacts({}, frozenset({exporter.sign})), None)
         assert state == "absent"
         assert message is not None
         assert message.fix == exporter.more
         titles.add(message.text)
     assert len(titles) == len(EXPORTERS)
-    there = Facts({}, frozenset({TENSOR.metric}))
+    there = PanelFacts({}, frozenset({TENSOR.metric}))
     assert judge(TENSOR, Points((0.0,)), there, None)[0] == "zero"
     state, message = judge(TENSOR, Points(), there, None)
     assert state == "needs", "it speaks of others only"

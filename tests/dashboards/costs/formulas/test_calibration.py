@@ -14,7 +14,7 @@ from dashboards.costs.formulas import calibration
 from dashboards.costs.formulas.calibration import ROUNDS, Measured, run
 from dashboards.models import Calibration, RunState
 from endpoints.models import Endpoint
-from endpoints.prompt.client import Answer
+from endpoints.prompt.client import PromptAnswer
 from endpoints.refusals import ConflictError
 from tests.support.people import cast
 
@@ -24,19 +24,23 @@ FIXED_S, TOKEN_S = 0.3, 0.002
 class Worker:
     """Answers in a fixed time and so much for each token; `spoil` changes the nth answer."""
 
-    def __init__(self, spoil: Callable[[int, Answer], Answer] = lambda _n, a: a) -> None:
+    def __init__(
+        self, spoil: Callable[[int, PromptAnswer], PromptAnswer] = lambda _n, a: a
+    ) -> None:
         self.prompts: list[str] = []
         self.spoil = spoil
 
-    def ask(self, prompt: str, worker: str) -> Answer:
+    def ask(self, prompt: str, worker: str) -> PromptAnswer:
         self.prompts.append(prompt)
         tokens = len(prompt.split())
         ttft = FIXED_S + tokens * TOKEN_S
-        answer = Answer("x", worker=worker, ttft_s=ttft, prompt_tokens=tokens, cached_tokens=0)
+        answer = PromptAnswer(
+            "x", worker=worker, ttft_s=ttft, prompt_tokens=tokens, cached_tokens=0
+        )
         return self.spoil(len(self.prompts) - 1, answer)
 
 
-def measured(spoil: Callable[[int, Answer], Answer] = lambda _n, a: a) -> Measured:
+def measured(spoil: Callable[[int, PromptAnswer], PromptAnswer] = lambda _n, a: a) -> Measured:
     return run("w-0", Worker(spoil).ask, lambda _stage: None)
 
 
@@ -55,7 +59,7 @@ def test_no_prompt_is_sent_twice() -> None:
 
 
 def test_one_disturbed_request_moves_nothing() -> None:
-    def spoil(number: int, answer: Answer) -> Answer:
+    def spoil(number: int, answer: PromptAnswer) -> PromptAnswer:
         return replace(answer, ttft_s=9.0) if number == 2 else answer
 
     assert measured(spoil).seconds_per_token == pytest.approx(TOKEN_S)

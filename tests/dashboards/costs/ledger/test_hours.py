@@ -14,8 +14,8 @@ from dashboards.costs import actions as money
 from dashboards.costs import budgets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, of_stored
 from dashboards.costs.ledger import hours, sums, valuation
-from dashboards.costs.ledger.hours import Added
-from dashboards.costs.models import Budget, CostDay, MeasuredHour, Place, TierPrice
+from dashboards.costs.ledger.hours import HourResult
+from dashboards.costs.models import Budget, CostDay, CostPlace, MeasuredHour, TierPrice
 from dashboards.costs.prices import tiers
 from dashboards.models import Calibration, RunState
 from endpoints import actions
@@ -51,7 +51,7 @@ def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endp
 def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
     hour = NOON - HOUR
     for _ in range(2):
-        assert hours.add(told, hour) is Added.YES
+        assert hours.add(told, hour) is HourResult.YES
     assert day().worker_s == 2 * HOUR_S
     assert MeasuredHour.objects.count() == 1
 
@@ -79,7 +79,7 @@ def test_a_source_that_is_away_is_waited_for_and_then_done_without(
 ) -> None:
     told.in_parts = True
     hour = NOON - hours.HOUR
-    assert hours.add(told, hour) is Added.IN_PARTS
+    assert hours.add(told, hour) is HourResult.IN_PARTS
     assert not MeasuredHour.objects.exists()
     assert hours.measure(told, NOON + hours.PATIENCE) == 5
     assert MeasuredHour.objects.get(hour=hour).covered_s == HOUR_S / 2
@@ -208,7 +208,7 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
         found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
         assert list(found) == [None, 8.0, 5.0, None]
     assert tier_usd("two") == [13.0, 2.0]
-    CostDay.objects.update(tier_place=Place.KEPT)
+    CostDay.objects.update(tier_place=CostPlace.KEPT)
     TierPrice.objects.all().delete()
     valuation.revalue(NOON.date())
     assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
@@ -223,7 +223,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
         endpoint_name="one",
         day=NOON.date(),
         tier="warm",
-        tier_place=Place.CLUSTER,
+        tier_place=CostPlace.CLUSTER,
         tier_h=2,
         tier_memory_h=16,
         tier_disk_h=292,
@@ -239,7 +239,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     assert worth() == [0, 2], "nobody said what disks cost"
     money.save_tier_price(people.alice, "warm", {"disk_usd_gib_month": 0.5, "since": "2026-11-02"})
     assert worth() == [pytest.approx(16 / 16 + 292 * 0.5 / 730), 0]
-    CostDay.objects.filter(pk=row.pk).update(tier_place=Place.GONE)
+    CostDay.objects.filter(pk=row.pk).update(tier_place=CostPlace.GONE)
     assert worth() == [0, 2], "how large it was is not known"
     money.save_tier_price(people.alice, "warm", {"usd_hour": 3.0, "since": "2026-11-02"})
     assert worth() == [6.0, 0]
@@ -250,11 +250,11 @@ def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) ->
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
     hours.add(told, NOON - HOUR)
-    CostDay.objects.update(tier_place=Place.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
+    CostDay.objects.update(tier_place=CostPlace.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
     (state,) = budgets.states([everything], NOON)
     assert (tier_usd("one"), state.unpriced) == ([1.0, 0], False)
     hours.add(told, NOON)
-    assert day().tier_place == Place.GONE
+    assert day().tier_place == CostPlace.GONE
     assert tier_usd("one") == [0, 2]
     (state,) = budgets.states([everything], NOON)
     assert state.unpriced

@@ -162,7 +162,7 @@ def tier_parts() -> dict[str, dict[int, float]]:
     return parts
 
 
-def lines() -> dict[str, sums.Line]:
+def lines() -> dict[str, sums.CostLine]:
     rows = CostDay.objects.filter(day__gte=BEGIN.date(), day__lte=hour(HOURS).date())
     return {line.name: line for line in sums.grouped(sums.by_endpoint(rows), "endpoint")}
 

@@ -12,7 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.client import Client
-from console.commandline.context import Asked, Wrong
+from console.commandline.context import CommandContext
+from console.commandline.context import CommandError as Wrong
 from console.commandline.platform import dashboards
 from dashboards.grafana import export
 from tests.dashboards.grafana.export.checker import wrong_with
@@ -60,7 +61,7 @@ def test_a_console_writes_nowhere_else(path: str, tmp_path: Path) -> None:
     files = [{"path": path, "text": "x", "media_type": "text/plain"}]
     client = SimpleNamespace(grafana=SimpleNamespace(export=lambda **_: files))
     out: Any = io.StringIO()
-    asked = Asked(
+    asked = CommandContext(
         {"to": str(tmp_path / "in"), "recorded": False}, out, out, lambda: cast(Client, client)
     )
     with pytest.raises(Wrong, match="outside"):

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from dashboards.boards import panels
-from dashboards.boards.panels import BOARDS, Board, Line, Panel, Section, Style, Unit
+from dashboards.boards.panels import BOARDS, Board, Panel, PanelLine, PanelSection, Style, Unit
 from dashboards.boards.panels.declarations import Kind
 from dashboards.grafana.export import Exported, dashboard, exported
 from dashboards.grafana.export import panel as export_panel
@@ -137,8 +137,8 @@ def test_it_leads_back_to_the_same_board_at_the_same_time(wanted: Exported, made
 
 
 def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
-    by_endpoint = sample(lines=(Line("reuse_each", by="endpoint_name"),), drill="endpoint")
-    fleet, one = (Section("", (by_endpoint,)),), (Section("One", (panels.TTFT,)),)
+    by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),), drill="endpoint")
+    fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (panels.TTFT,)),)
     board = Board("x", "X", "About.", "chart-line", fleet, one)
     shown = dashboard(Exported(board, one=False))["panels"][0]
     (link,) = shown["fieldConfig"]["defaults"]["links"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboards.boards.panels import Line
+from dashboards.boards.panels import PanelLine
 from dashboards.boards.queries import QUERIES, Scope, Times, plain
 from dashboards.grafana.export import exported, expressions
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
@@ -77,7 +77,7 @@ def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_the_console_knows_of_an_endpoint_is_asked_as_a_metric() -> None:
-    line = Line("reuse_each", by="endpoint_name", factor="saved_usd_token")
+    line = PanelLine("reuse_each", by="endpoint_name", factor="saved_usd_token")
     asked = expressions.of_line(line, one=False)
     assert asked.endswith(
         ") * on (endpoint_name) group_left () "

@@ -9,14 +9,14 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
 from dashboards.grafana.export import exported, expressions
-from dashboards.prometheus.http.client import Answer, Prometheus, Question, Window
+from dashboards.prometheus.http.client import Prometheus, QueryResult, Question, Window
 from tests.dashboards.conftest import Scraping
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 
 WINDOW_S, STEP_S = 900, 5  # what tests.dashboards.grafana.export.variables says of times
 
 
-def same(one: Answer, other: Answer) -> bool:
+def same(one: QueryResult, other: QueryResult) -> bool:
     """But for the order in which Prometheus adds up."""
     if [series.labels for series in one.series] != [series.labels for series in other.series]:
         return False

@@ -12,10 +12,10 @@ import pytest
 
 from dashboards.prometheus.http.client import (
     MAX_POINTS,
-    Answer,
     Deadlines,
     FaultKind,
     Prometheus,
+    QueryResult,
     Question,
     Window,
     connect,
@@ -60,7 +60,7 @@ def _one_bad_query(told: Told, read_s: float = 0.5) -> Iterator[Prometheus]:
         client.close()
 
 
-def one(client: Prometheus, query: str = "up", window: Window | None = None) -> Answer:
+def one(client: Prometheus, query: str = "up", window: Window | None = None) -> QueryResult:
     return client.ask({"q": Question(query, AT, window)})["q"]
 
 

@@ -11,8 +11,8 @@ from dashboards.boards.results.board import collect
 from dashboards.boards.results.fleet_summary import summary
 from dashboards.costs.formulas.counts import count
 from dashboards.overview.extensions import _column
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Join, Question, Series
-from dashboards.prometheus.http.federation import Federated, Part, Refusing
+from dashboards.prometheus.http.client import Fault, FaultKind, Join, QueryResult, Question, Series
+from dashboards.prometheus.http.federation import Federated, FederatedSource, RefusingAsker
 from endpoints.models import Endpoint
 
 AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu cannot be reached.")
@@ -21,51 +21,62 @@ AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu cannot be reached.")
 class Told:
     def __init__(self, *series: tuple[dict[str, str], tuple[float | None, ...]]) -> None:
         made = [Series(tuple(sorted(labels.items())), values) for labels, values in series]
-        self._answer = Answer(tuple(made))
+        self._answer = QueryResult(tuple(made))
 
-    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]:
         return lambda: dict.fromkeys(questions, self._answer)
 
 
-def asked(*parts: Part, owners: Mapping[str, str] | None = None, join: Join = "apart") -> Answer:
+def asked(
+    *parts: FederatedSource, owners: Mapping[str, str] | None = None, join: Join = "apart"
+) -> QueryResult:
     federated = Federated(parts, owners or {})
     return federated.ask({"q": Question("q", 0, join=join)})["q"]
 
 
-def shown(answer: Answer) -> dict[str, tuple[float | None, ...]]:
+def shown(answer: QueryResult) -> dict[str, tuple[float | None, ...]]:
     return {"/".join(value for _, value in one.labels): one.values for one in answer.series}
 
 
 def test_endpoints_of_both_are_in_one_answer() -> None:
-    here = Part("here", Told(({"endpoint_name": "a"}, (1.0,))))
-    eu = Part("eu", Told(({"endpoint_name": "b"}, (2.0,))))
+    here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
+    eu = FederatedSource("eu", Told(({"endpoint_name": "b"}, (2.0,))))
     assert shown(asked(here, eu)) == {"a": (1.0,), "b": (2.0,)}
 
 
 def test_an_endpoint_s_series_are_those_of_its_own_source() -> None:
     both = ({"endpoint_name": "a"}, (1.0,)), ({"endpoint": "b"}, (1.0,))
     kept = ({"endpoint_name": "a"}, (7.0,)), ({"endpoint": "b"}, (8.0,))
-    found = asked(Part("all", Told(*both)), Part("eu", Told(*kept)), owners={"a": "eu", "b": "eu"})
+    found = asked(
+        FederatedSource("all", Told(*both)),
+        FederatedSource("eu", Told(*kept)),
+        owners={"a": "eu", "b": "eu"},
+    )
     assert shown(found) == {"a": (7.0,), "b": (8.0,)}
 
 
 def test_series_without_an_endpoint_say_whose_they_are_or_are_added_up() -> None:
-    here, eu = Part("here", Told(({}, (1.0, None)))), Part("eu", Told(({}, (2.0, 5.0))))
+    here, eu = (
+        FederatedSource("here", Told(({}, (1.0, None)))),
+        FederatedSource("eu", Told(({}, (2.0, 5.0)))),
+    )
     assert shown(asked(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
     assert shown(asked(here, eu, join="sum")) == {"": (3.0, 5.0)}
     assert shown(asked(here, eu, join="max")) == {"": (2.0, 5.0)}
 
 
 def test_one_that_is_away_costs_its_own_endpoints_only() -> None:
-    here = Part("here", Told(({"endpoint_name": "a"}, (1.0,))))
-    found = asked(here, Part("eu", Refusing(AWAY)))
+    here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
+    found = asked(here, FederatedSource("eu", RefusingAsker(AWAY)))
     assert shown(found) == {"a": (1.0,)}
     assert found.fault is None
     assert found.missing == (AWAY,)
 
 
 def test_all_away_is_a_fault() -> None:
-    found = asked(Part("us", Refusing(AWAY)), Part("eu", Refusing(AWAY)))
+    found = asked(
+        FederatedSource("us", RefusingAsker(AWAY)), FederatedSource("eu", RefusingAsker(AWAY))
+    )
     assert found.fault == AWAY
 
 
@@ -74,7 +85,10 @@ class TestWhatOthersSayWhileOneIsAway:
 
     @staticmethod
     def asker(*series: tuple[dict[str, str], tuple[float | None, ...]]) -> Federated:
-        return Federated([Part("here", Told(*series)), Part("eu", Refusing(AWAY))], {"b": "eu"})
+        return Federated(
+            [FederatedSource("here", Told(*series)), FederatedSource("eu", RefusingAsker(AWAY))],
+            {"b": "eu"},
+        )
 
     def test_costs_are_of_the_others_and_say_so(self) -> None:
         found = count(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)

@@ -20,7 +20,7 @@ from console.core.errors import Refused
 from console.system import preflight
 from dashboards.boards.queries import availability as queries
 from dashboards.prometheus import connections
-from dashboards.prometheus.http.client import Answer, Prometheus, Question, Series
+from dashboards.prometheus.http.client import Prometheus, QueryResult, Question, Series
 from dashboards.prometheus.http.federation import Federated
 from dashboards.prometheus.http.session import Reply
 from dashboards.prometheus.sources import actions, diagnosis, selectors
@@ -259,9 +259,9 @@ def test_clocks_that_differ_are_a_finding() -> None:
 
 
 def test_names_without_their_colon_are_a_finding() -> None:
-    told = {**dict.fromkeys(("up", "known", "endpoints"), Answer())}
-    told |= {f"no {label}": Answer() for label in queries.LABELS}
-    told["families"] = Answer((Series((("__name__", queries.COLONLESS),), (3.0,)),))
+    told = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
+    told |= {f"no {label}": QueryResult() for label in queries.LABELS}
+    told["families"] = QueryResult((Series((("__name__", queries.COLONLESS),), (3.0,)),))
     (finding,) = diagnosis._told(told, {})
     assert "without their colon" in finding.text
 

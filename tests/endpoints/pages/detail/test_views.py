@@ -14,7 +14,7 @@ from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.pages.editor.form_sections import groups
 from endpoints.prompt import client
-from endpoints.prompt.client import Answer, Ask
+from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.spec.endpoint_spec import flatten, merge
 from tests.support.console import browser, make_endpoint, pretend_ready
 
@@ -285,11 +285,11 @@ def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:
 def test_a_prompt_goes_through_the_router_and_shows_what_it_cost(
     page: Client, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Ask] = []
+    asked: list[PromptRequest] = []
 
-    def ask(request: Ask) -> Answer:
+    def ask(request: PromptRequest) -> PromptAnswer:
         asked.append(request)
-        return Answer(
+        return PromptAnswer(
             text="A <b>river</b>.",
             status=200,
             worker="demo-worker-1",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from endpoints.pages.editor.presets import STARTS, Start
+from endpoints.pages.editor.presets import STARTS, Preset
 from endpoints.placement import installation
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import merge, nest
@@ -27,7 +27,7 @@ def with_cluster(monkeypatch: pytest.MonkeyPatch) -> Context:
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.key)
 @pytest.mark.parametrize("place", ["", "prod"])
 def test_a_start_is_accepted_as_it_is(
-    start: Start, place: str, with_cluster: Context, data: dict[str, Any]
+    start: Preset, place: str, with_cluster: Context, data: dict[str, Any]
 ) -> None:
     chosen = start.over({}, cluster=bool(place))
     wanted = merge(merge(data, nest(chosen)), {"placement": {"cluster": place}} if place else {})

@@ -15,7 +15,7 @@ from console.audit.models import AuditEvent
 from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.pages.list import columns
-from endpoints.pages.list.columns import Cell, Column, Filled
+from endpoints.pages.list.columns import Cell, Column, FilledColumns
 from endpoints.spec.endpoint_spec import merge
 from tests.support.console import browser, make_endpoint
 from tests.support.query_counts import check
@@ -54,8 +54,8 @@ def answering() -> Iterator[list[int]]:
         asked.append(len(rows))
         return {"x-a": {row.name: Cell("a-" + row.name) for row in rows}, "x-b": {}}
 
-    columns.register(Filled(Column("x-a", "Column A"), fill))
-    columns.register(Filled(Column("x-b", "Column B"), fill))
+    columns.register(FilledColumns(Column("x-a", "Column A"), fill))
+    columns.register(FilledColumns(Column("x-b", "Column B"), fill))
     yield asked
     for key in ("x-a", "x-b"):
         columns._filled.pop(key)
@@ -162,7 +162,7 @@ def test_a_column_that_fails_leaves_the_list_standing(page: Client, fleet: None)
     def fill(_rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
         raise RuntimeError("no")
 
-    columns.register(Filled(Column("x-c", "Column C"), fill))
+    columns.register(FilledColumns(Column("x-c", "Column C"), fill))
     try:
         answer = page.get("/endpoints/", headers=PART)
     finally:

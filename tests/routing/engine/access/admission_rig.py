@@ -8,12 +8,12 @@ import pytest
 
 from console.processkit.metrics import Histogram
 from routing.engine.access import admission as module
-from routing.engine.access.admission import Admission
+from routing.engine.access.admission import RequestAdmission
 from routing.engine.access.callers import Ticket
 from routing.engine.access.keys import OPEN, KeyRing
 from routing.engine.config import AdmissionConfig, Key, KeyLimits
 from routing.engine.errors import Refusal
-from routing.engine.policies.base import Facts
+from routing.engine.policies.base import RequestFacts
 
 
 class Clock:
@@ -42,7 +42,7 @@ class Door:
         self.keys: tuple[Key, ...] | None = keys or None
         self.workers = workers  # slots of all workers; 0: no limit
         self.histogram = Histogram((0.0, 1.0))
-        self.admission = Admission(self._room, self.histogram)
+        self.admission = RequestAdmission(self._room, self.histogram)
         self.configure(**config)
         self.running: list[Request] = []
 
@@ -56,7 +56,7 @@ class Door:
 
     def ask(self, who: Key = OPEN, tokens: int = 100, held: int = 0) -> Request:
         request = Request(self, who.id)
-        facts = Facts([], tokens, 64, b"")
+        facts = RequestFacts([], tokens, 64, b"")
         try:
             if self.admission.enter(request, who, facts, held, may_wait=True):
                 request.go(0.0)

@@ -9,7 +9,7 @@ import pytest
 from routing.engine.access.keys import OPEN
 from routing.engine.config import QueueConfig, Rates
 from routing.engine.errors import Refusal
-from routing.engine.policies.base import Facts
+from routing.engine.policies.base import RequestFacts
 from tests.routing.engine.access.admission_rig import (
     Clock,
     Door,
@@ -107,7 +107,7 @@ def test_a_pinned_request_does_not_wait_but_counts() -> None:
     door = Door(endpoint=Rates(max_in_flight=1))
     first = door.ask()
     pinned = Request(door, "")
-    assert door.admission.enter(pinned, OPEN, Facts([], 1, 64, b""), 0, may_wait=False)
+    assert door.admission.enter(pinned, OPEN, RequestFacts([], 1, 64, b""), 0, may_wait=False)
     pinned.go(0.0)
     waiting = door.ask()
     first.end()

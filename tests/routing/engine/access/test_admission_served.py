@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.access.test_keys import bearer, key_file
 from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker
@@ -40,7 +40,7 @@ class Gate:
             self._open.release()
 
 
-async def waiting(server: Server, count: int) -> None:
+async def waiting(server: RouterServer, count: int) -> None:
     await until(lambda: server.router.admission.depth == count, f"{count} waiting")
 
 

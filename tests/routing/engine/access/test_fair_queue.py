@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.engine.access.fair_queue import FairQueue, Flow, Item
+from routing.engine.access.fair_queue import FairQueue, Flow, QueuedItem
 
 _FLOWS = 4
 _EPS = 1e-6
@@ -52,7 +52,7 @@ def test_no_two_who_wait_get_further_apart_than_one_request_of_each(
 
     def put(index: int, cost: float) -> None:
         largest[index] = max(largest[index], cost / weights[index])
-        queue.put(Item(flows[index], cost))
+        queue.put(QueuedItem(flows[index], cost))
 
     def pop() -> None:
         item = queue.pop(always)
@@ -86,10 +86,10 @@ def test_a_flood_delays_a_newcomer_by_one_request_only(
     flood, other = Flow(), Flow()
     for cost, _ in work:
         for _ in range(heap):
-            queue.put(Item(flood, cost))
+            queue.put(QueuedItem(flood, cost))
     for _ in range(min(len(work), heap) - 1):
         queue.pop(always)
-    item = Item(other, 1)
+    item = QueuedItem(other, 1)
     queue.put(item)
     assert item in (queue.pop(always), queue.pop(always))
 
@@ -98,10 +98,10 @@ def test_one_who_was_away_has_not_saved_up() -> None:
     queue = FairQueue()
     one, two = Flow(), Flow()
     for _ in range(100):
-        queue.passed(Item(one, 10))
+        queue.passed(QueuedItem(one, 10))
     for flow in (one, two):
         for _ in range(10):
-            queue.put(Item(flow, 10))
+            queue.put(QueuedItem(flow, 10))
     order = [queue.pop(always) for _ in range(20)]
     first = [item.flow is one for item in order[:10] if item is not None]
     assert 4 <= sum(first) <= 6, "neither pays for the time alone nor gains by having been away"
@@ -111,8 +111,8 @@ def test_a_correction_counts_also_for_who_waits_already() -> None:
     queue = FairQueue()
     long, short = Flow(), Flow()
     for _ in range(30):
-        queue.put(Item(long, 100))
-        queue.put(Item(short, 100))
+        queue.put(QueuedItem(long, 100))
+        queue.put(QueuedItem(short, 100))
     went = []
     for _ in range(20):
         item = queue.pop(always)
@@ -127,8 +127,8 @@ def test_a_correction_puts_off_the_turn_it_is_waiting_for() -> None:
     queue = FairQueue()
     long, short = Flow(), Flow()
     for _ in range(5):
-        queue.put(Item(long, 100))
-        queue.put(Item(short, 100))
+        queue.put(QueuedItem(long, 100))
+        queue.put(QueuedItem(short, 100))
     first = queue.pop(always)
     assert first is not None and first.flow is long
     queue.correct(long, 250)
@@ -148,7 +148,7 @@ def test_weights_share_the_work(work: list[tuple[int, int]], weight: float, turn
     flows = Flow(weight), Flow(1.0)
     for pair in work:
         for flow, cost in zip(flows, pair, strict=True):
-            queue.put(Item(flow, cost))
+            queue.put(QueuedItem(flow, cost))
     got = dict.fromkeys(flows, 0.0)
     while all(flow.waiting for flow in flows) and turns:
         turns -= 1
@@ -162,9 +162,9 @@ def test_weights_share_the_work(work: list[tuple[int, int]], weight: float, turn
 def test_one_who_is_not_ready_keeps_nobody_back_and_comes_back() -> None:
     queue = FairQueue()
     stuck, other = Flow(), Flow()
-    first = Item(stuck, 1)
+    first = QueuedItem(stuck, 1)
     queue.put(first)
-    queue.put(Item(other, 1000))
+    queue.put(QueuedItem(other, 1000))
 
     def ready(flow: Flow) -> bool:
         return flow is other
@@ -184,7 +184,7 @@ def test_the_heap_holds_each_flow_once(plan: list[tuple[str, int, int]]) -> None
     flows = [Flow() for _ in range(_FLOWS)]
     for what, index, number in plan:
         if what in ("put", "flood"):
-            queue.put(Item(flows[index], number))
+            queue.put(QueuedItem(flows[index], number))
             if what == "flood":
                 queue.remove(next(iter(flows[index].waiting)))
         elif what.startswith("pop"):

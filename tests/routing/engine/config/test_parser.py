@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine.config import Address, Config, ConfigError, parse, parse_address
-from routing.engine.config.source import Source, load
+from routing.engine.config.source import ConfigSource, load
 
 FULL: dict[str, Any] = {
     "endpoint": "demo",
@@ -202,7 +202,7 @@ def replace(path: Path, content: str) -> None:
 def test_changes_are_seen_once_and_bad_ones_keep_the_last_good(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1", "model": "a"}')
-    source = Source(path)
+    source = ConfigSource(path)
     assert source.poll() is None
     replace(path, '{"listen": "h:1", "model": "b"}')
     found = source.poll()
@@ -224,7 +224,7 @@ def test_a_named_file_is_watched_too(tmp_path: Path) -> None:
     keys_file(tmp_path)
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1", "api_keys_file": "keys.json"}')
-    source = Source(path)
+    source = ConfigSource(path)
     replace(tmp_path / "keys.json", '{"keys": []}')
     found = source.poll()
     assert isinstance(found, Config)
@@ -236,7 +236,7 @@ def test_a_named_file_is_watched_too(tmp_path: Path) -> None:
 def test_a_named_file_which_was_not_there_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1"}')
-    source = Source(path)
+    source = ConfigSource(path)
     replace(path, '{"listen": "h:1", "api_keys_file": "keys.json"}')
     assert isinstance(source.poll(), ConfigError)
     assert source.poll() is None

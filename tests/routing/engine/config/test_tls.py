@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from routing.engine.config import ConfigError, parse
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import Client, ask, chat, metric, post, router, until, workers
 from tests.support.certificates import authority, stranger
 from tests.support.fake_worker import Conversation, FakeWorker, event
@@ -34,7 +34,7 @@ def shown(client: Client) -> bytes:
     return found
 
 
-async def failed(server: Server, **reason: str) -> None:
+async def failed(server: RouterServer, **reason: str) -> None:
     """Wait until the handshake's failure is counted."""
     async with asyncio.timeout(10):
         while await metric(server, HANDSHAKES, **reason) == 0:

@@ -24,7 +24,7 @@ from routing.engine.discovery import dns, kubernetes, slices
 from routing.engine.discovery.api import Api
 from routing.engine.discovery.base import FindError
 from routing.engine.fleet.roster import merge
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
     admin,
@@ -149,7 +149,7 @@ def pod(worker: FakeWorker, name: str, **conditions: bool) -> dict[str, Any]:
 @asynccontextmanager
 async def watching(
     kube: FakeKube, *fakes: FakeWorker, ready: int | None = None, **more: Any
-) -> AsyncIterator[Server]:
+) -> AsyncIterator[RouterServer]:
     for index, fake in enumerate(fakes):
         await kube.put(pod(fake, f"pod-{index}", ready=True))
     settings = {
@@ -161,7 +161,7 @@ async def watching(
         yield server
 
 
-def states(server: Server) -> dict[str, str]:
+def states(server: RouterServer) -> dict[str, str]:
     return {worker.id: worker.state for worker in server.router.table.workers.values()}
 
 

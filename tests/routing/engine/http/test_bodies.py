@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from routing.engine.config import ConfigError, LimitsConfig, SessionKey, parse
 from routing.engine.errors import Refusal
 from routing.engine.http import bodies
-from routing.engine.http.bodies import Budget, Pace
+from routing.engine.http.bodies import Budget, ReadPace
 from routing.engine.prompt import canonical
 from routing.engine.prompt.identity import Identifier, Identity
 from routing.engine.tokens.usage import Ratios
@@ -196,9 +196,9 @@ def test_counted_values_are_those_outside_of_texts(value: Any, repeat: int) -> N
     wire = json.dumps({"x": [value] * repeat, "y": "a,[{:" * 20_000}).encode()
     without = orjson.dumps(_blank(json.loads(wire)))
     most = sum(without.count(mark) * weight for mark, weight in bodies._WEIGHTS.items())
-    assert driven(bodies.parse_large(wire, most, Pace())) == bodies.parse(wire)
+    assert driven(bodies.parse_large(wire, most, ReadPace())) == bodies.parse(wire)
     with pytest.raises(Refusal):
-        driven(bodies.parse_large(wire, most - 1, Pace()))
+        driven(bodies.parse_large(wire, most - 1, ReadPace()))
 
 
 def _blank(value: Any) -> Any:
@@ -245,14 +245,14 @@ async def test_others_are_served_while_a_large_body_is_read(
     others = asyncio.Event()
     paused = 0
 
-    async def pause(_pace: Pace) -> None:
+    async def pause(_pace: ReadPace) -> None:
         nonlocal paused
         paused += 1
         if paused == 20:
             await others.wait()
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(Pace, "pause", pause)
+    monkeypatch.setattr(ReadPace, "pause", pause)
     async with FakeWorker() as worker, router(worker) as server:
         body = {"model": "m", "messages": [{"role": "user", "content": "y" * 400}] * 3000}
         large = asyncio.create_task(ask(server, post(body)))
@@ -267,10 +267,10 @@ async def test_others_are_served_while_a_large_body_is_read(
 async def test_a_client_which_hangs_up_while_its_body_is_read_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def pause(_pace: Pace) -> None:
+    async def pause(_pace: ReadPace) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Pace, "pause", pause)
+    monkeypatch.setattr(ReadPace, "pause", pause)
     async with FakeWorker() as worker, router(worker) as server:
         async with await Client.to(server.listen) as client:
             await client.send(post(chat("y" * 400_000)))

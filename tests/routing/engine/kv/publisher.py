@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from routing.engine.kv.recovery import IDLE_POLL_S, Follower
+from routing.engine.kv.recovery import IDLE_POLL_S, SourceFollower
 
 
 class Source:
@@ -23,7 +23,7 @@ class Source:
         self.lose_replayed: set[int] = set()
         self.now = 100.0
         self.applied: list[bytes] = []
-        self.follower = Follower(self, replay)
+        self.follower = SourceFollower(self, replay)
 
     # what the follower orders
 

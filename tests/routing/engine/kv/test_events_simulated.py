@@ -12,7 +12,7 @@ import pytest
 from routing.engine.kv import chain
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import match, usable_blocks
-from routing.engine.kv.subscriber import Subscriber, Target
+from routing.engine.kv.subscriber import Subscriber, SubscriptionTarget
 from tests.routing.engine.harness import until
 from tests.support.ports import free_ports
 from tests.support.simulated import SimulatedWorker
@@ -50,7 +50,7 @@ async def test_predicted_is_reported(
 
     index = Index(b"s" * 32)
     subscriber = Subscriber(index, lambda *_a, **_k: None, (OSError,))
-    subscriber.follow([Target("w", "127.0.0.1", "demo", ask)])
+    subscriber.follow([SubscriptionTarget("w", "127.0.0.1", "demo", ask)])
     try:
         await until(lambda: subscriber.status()[0]["state"] == "following", "following")
         hits = await _compare(worker, index, subscriber)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.kv.recovery import IDLE_POLL_S, Phase
+from routing.engine.kv.recovery import IDLE_POLL_S, RecoveryPhase
 from tests.routing.engine.kv.publisher import Source
 
 
@@ -16,7 +16,7 @@ def test_history_first_then_what_came_live_meanwhile() -> None:
     assert source.asked == [0]
     source.publish()
     assert source.applied == []  # held back
-    assert source.follower.phase is Phase.CATCHING_UP
+    assert source.follower.phase is RecoveryPhase.CATCHING_UP
     source.answer()
     assert source.has(0, 1, 2, 3)
     assert not source.follower.partial

@@ -7,11 +7,7 @@ import itertools
 import pytest
 
 from routing.engine.kv import recovery
-from routing.engine.kv.recovery import (
-    BACKOFF_LONGEST_S,
-    REPLAY_TIMEOUT_S,
-    Phase,
-)
+from routing.engine.kv.recovery import BACKOFF_LONGEST_S, REPLAY_TIMEOUT_S, RecoveryPhase
 from tests.routing.engine.kv.publisher import Source
 
 
@@ -214,7 +210,7 @@ def test_a_lost_process_holds_nothing_and_its_last_words_do_not_count() -> None:
     source.publish()
     source.follower.is_lost()
     assert source.applied == []
-    assert source.follower.phase is Phase.WAITING
+    assert source.follower.phase is RecoveryPhase.WAITING
     source.publish()
     assert source.applied == []
     assert source.counted("lost", "while_waiting")
@@ -234,7 +230,7 @@ def test_a_worker_which_is_back_before_its_socket_waits_for_it() -> None:
     assert source.asked == []
     source.restart()
     source.connect()
-    assert source.follower.phase is Phase.FOLLOWING
+    assert source.follower.phase is RecoveryPhase.FOLLOWING
 
 
 def test_another_start_time_is_another_process() -> None:

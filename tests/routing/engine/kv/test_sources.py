@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from routing.engine.kv.sources import Source, SourceError, configured, discovered, resolve
+from routing.engine.kv.sources import EventSource, SourceError, configured, discovered, resolve
 
 
-def ask(data: Any, status: int = 200, host: str = "10.0.0.7") -> list[Source]:
+def ask(data: Any, status: int = 200, host: str = "10.0.0.7") -> list[EventSource]:
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
     return discovered(status, body, host)
 
@@ -31,7 +31,7 @@ ANSWER = {
 
 
 def test_the_star_is_the_workers_host() -> None:
-    assert ask(ANSWER) == [Source(0, "tcp://10.0.0.7:8103", "tcp://10.0.0.7:8104")]
+    assert ask(ANSWER) == [EventSource(0, "tcp://10.0.0.7:8103", "tcp://10.0.0.7:8104")]
     assert ask(ANSWER, host="fd00::7")[0].events == "tcp://[fd00::7]:8103"
 
 
@@ -109,9 +109,9 @@ def test_a_publisher_which_keeps_nothing_has_no_replay() -> None:
 
 def test_from_flags() -> None:
     assert configured(["tcp://*:1", "tcp://x:2"], ["tcp://*:3"], "h") == [
-        Source(0, "tcp://h:1", "tcp://h:3"),
-        Source(1, "tcp://x:2"),
+        EventSource(0, "tcp://h:1", "tcp://h:3"),
+        EventSource(1, "tcp://x:2"),
     ]
-    assert configured(["bind:tcp://*:5557"], [], "h") == [Source(0, "tcp://*:5557", "", True)]
+    assert configured(["bind:tcp://*:5557"], [], "h") == [EventSource(0, "tcp://*:5557", "", True)]
     with pytest.raises(SourceError):
         configured(["bind:udp://x"], [], "h")

@@ -16,7 +16,7 @@ import zmq
 from routing.engine.kv import chain, recovery, subscriber
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import match
-from routing.engine.kv.subscriber import Subscriber, Target
+from routing.engine.kv.subscriber import Subscriber, SubscriptionTarget
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import engine_hash
 from tests.support.faultproxy import FaultProxy
@@ -68,8 +68,8 @@ class Worker:
         status, data = self.answer
         return status, json.dumps(data).encode()
 
-    def target(self, name: str = "a", **more: Any) -> Target:
-        return Target(name, "127.0.0.1", "m", self.ask, **more)
+    def target(self, name: str = "a", **more: Any) -> SubscriptionTarget:
+        return SubscriptionTarget(name, "127.0.0.1", "m", self.ask, **more)
 
 
 class Following:
@@ -117,7 +117,7 @@ class Following:
 
 
 @asynccontextmanager
-async def following(*targets: Target) -> AsyncIterator[Following]:
+async def following(*targets: SubscriptionTarget) -> AsyncIterator[Following]:
     found = Following()
     found.subscriber.follow(targets)
     try:

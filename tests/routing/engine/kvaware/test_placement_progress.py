@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import ask, post, router, until
 from tests.routing.engine.kv.builders import stored
 from tests.routing.engine.kv.event_worker import BLOCK, TellingWorker
@@ -39,7 +39,7 @@ class Slow(TellingWorker):
         await super()._complete(talk)
 
 
-async def ready(server: Server) -> None:
+async def ready(server: RouterServer) -> None:
     """Its events are followed, and the size of its blocks is known."""
     listening = server._kvaware.listening
     assert listening is not None
@@ -48,7 +48,7 @@ async def ready(server: Server) -> None:
     await until(lambda: listening.subscriber.index.block_sizes(), "the size of its blocks")
 
 
-async def complete(server: Server, prompt: list[int]) -> int:
+async def complete(server: RouterServer, prompt: list[int]) -> int:
     body = {"model": "m", "prompt": prompt, "max_tokens": 1}
     return (await ask(server, post(body, "/v1/completions"))).status
 

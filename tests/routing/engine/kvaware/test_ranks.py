@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from routing.engine.kvaware.ranks import Ranks
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, post, until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
@@ -97,7 +97,7 @@ def test_shared_storage_counts_at_each_rank() -> None:
 # -- in a running router
 
 
-async def both_followed(server: Server) -> Any:
+async def both_followed(server: RouterServer) -> Any:
     listening = server._kvaware.listening
     assert listening is not None
     await until(lambda: listening.subscriber.ranks("w0") == 2, "both ranks followed")

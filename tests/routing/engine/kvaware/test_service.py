@@ -11,7 +11,7 @@ import pytest
 
 from routing.engine.kvaware.prediction_accuracy import Meter
 from routing.engine.policies.kvaware import Blocks
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, becomes, metric, post, router, until
 from tests.routing.engine.kv.builders import engine_hash, stored
 from tests.routing.engine.kv.event_worker import BLOCK, TellingWorker
@@ -27,14 +27,14 @@ def told(*workers: FakeWorker, **more: Any) -> Any:
     return router(*workers, strategy="kvaware", kv=kv, **more)
 
 
-async def followed(server: Server, *workers: str) -> None:
+async def followed(server: RouterServer, *workers: str) -> None:
     listening = server._kvaware.listening
     assert listening is not None
     await until(lambda: all(listening.subscriber.ranks(name) for name in workers), "followed")
     await until(lambda: listening.routing.telling and listening.routing.tokens, "in use")
 
 
-async def complete(server: Server, prompt: Any = PROMPT, **more: Any) -> Any:
+async def complete(server: RouterServer, prompt: Any = PROMPT, **more: Any) -> Any:
     body = {"model": "m", "prompt": prompt, "max_tokens": 1, **more}
     answer = await ask(server, post(body, "/v1/completions"))
     assert answer.status == 200, answer.body
@@ -42,12 +42,12 @@ async def complete(server: Server, prompt: Any = PROMPT, **more: Any) -> Any:
     return (await admin(server, f"/decisions/{number}")).json
 
 
-async def explain(server: Server, prompt: Any = PROMPT) -> Any:
+async def explain(server: RouterServer, prompt: Any = PROMPT) -> Any:
     body = json.dumps({"model": "m", "prompt": prompt}).encode()
     return (await admin(server, "/explain", "POST", body=body)).json
 
 
-async def holds(server: Server, worker: str, tokens: int) -> None:
+async def holds(server: RouterServer, worker: str, tokens: int) -> None:
     def held() -> int:
         """By the index in use now: another policy brings another."""
         listening = server._kvaware.listening

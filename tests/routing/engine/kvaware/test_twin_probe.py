@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routing.engine.kvaware import twin_probe
-from routing.engine.server import Server
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, metric, router, until
 from tests.routing.engine.kv.event_worker import TellingWorker
 from tests.support.fake_worker import FakeWorker
@@ -26,17 +26,17 @@ def probing(*workers: FakeWorker, **kv: Any) -> Any:
     return router(*workers, strategy="kvaware", kv={"probe_interval_s": 0.05, **kv})
 
 
-async def probes(server: Server) -> dict[str, Any]:
+async def probes(server: RouterServer) -> dict[str, Any]:
     return dict((await admin(server, "/index")).json["kv"]["probes"])
 
 
-def prober(server: Server) -> twin_probe.Prober:
+def prober(server: RouterServer) -> twin_probe.Prober:
     listening = server._kvaware.listening
     assert listening is not None
     return listening.prober
 
 
-async def verdict(server: Server, wanted: str, worker: str = "w0") -> dict[str, Any]:
+async def verdict(server: RouterServer, wanted: str, worker: str = "w0") -> dict[str, Any]:
     found = prober(server)
     await until(lambda: worker in found.last and found.last[worker].result == wanted, wanted)
     return dict((await probes(server))["workers"][worker])

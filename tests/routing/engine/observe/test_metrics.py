@@ -29,7 +29,7 @@ CHAT_USAGE = {
 @pytest.mark.parametrize("indent", [None, 2])
 def test_usage_of_a_plain_answer(indent: int | None) -> None:
     body = json.dumps({"choices": ["x" * 9000], "usage": CHAT_USAGE, "z": None}, indent=indent)
-    assert usage.read(body.encode()[-usage.TAIL_BYTES :]) == usage.Usage(100, 7, 96)
+    assert usage.read(body.encode()[-usage.TAIL_BYTES :]) == usage.TokenUsage(100, 7, 96)
 
 
 def test_usage_of_a_stream_is_the_last_that_has_numbers() -> None:
@@ -39,25 +39,25 @@ def test_usage_of_a_stream_is_the_last_that_has_numbers() -> None:
         b'data: {"choices":[],"usage":null}\n\n',
         b"data: [DONE]\n\n",
     ]
-    assert usage.read(b"".join(events)) == usage.Usage(100, 7, 96)
+    assert usage.read(b"".join(events)) == usage.TokenUsage(100, 7, 96)
 
 
 def test_usage_in_other_dialects() -> None:
     responses = b'{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4}}}'
-    assert usage.read(responses) == usage.Usage(5, None, 4)
+    assert usage.read(responses) == usage.TokenUsage(5, None, 4)
     messages = b'{"usage":{"input_tokens":5,"output_tokens":6,"cache_read_input_tokens":3}}'
-    assert usage.read(messages) == usage.Usage(8, 6, 3), (
+    assert usage.read(messages) == usage.TokenUsage(8, 6, 3), (
         "Anthropic's input is without what was cached"
     )
     unknown = b'{"usage":{"prompt_tokens":5,"prompt_tokens_details":null}}'
-    assert usage.read(unknown) == usage.Usage(5, None, None)
+    assert usage.read(unknown) == usage.TokenUsage(5, None, None)
 
 
 def test_what_is_no_number_of_tokens_is_not_reported() -> None:
     odd = b'{"usage":{"prompt_tokens":-5,"completion_tokens":1.5,"cached_tokens":1e30}}'
-    assert usage.read(odd) == usage.Usage(None, None, None)
+    assert usage.read(odd) == usage.TokenUsage(None, None, None)
     broken_last = b'{"usage":{"prompt_tokens":5}}{"usage":{"prompt_tokens":6,}}'
-    assert usage.read(broken_last) == usage.Usage(5, None, None)
+    assert usage.read(broken_last) == usage.TokenUsage(5, None, None)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import Facts, Fleet, Policy
+from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin, Session
+from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 
 @dataclass
@@ -28,9 +28,11 @@ class Target:
         self.seed = xxhash.xxh3_64_intdigest(self.id.encode())
 
 
-def facts(chain: list[int] | None = None, tokens: int | None = None, session: bytes = b"") -> Facts:
+def facts(
+    chain: list[int] | None = None, tokens: int | None = None, session: bytes = b""
+) -> RequestFacts:
     chain = chain or []
-    return Facts(chain, len(chain) * 64 if tokens is None else tokens, 64, session)
+    return RequestFacts(chain, len(chain) * 64 if tokens is None else tokens, 64, session)
 
 
 def targets(count: int) -> list[Target]:
@@ -40,12 +42,12 @@ def targets(count: int) -> list[Target]:
 class Play:
     """Picks in a row, as the router does them."""
 
-    def __init__(self, policy: Policy, workers: list[Target]) -> None:
+    def __init__(self, policy: RoutingPolicy, workers: list[Target]) -> None:
         self.policy = policy
         self.workers = workers
         self.picks = 0
 
-    def send(self, what: Facts, others: list[Target] | None = None) -> base.Pick:
+    def send(self, what: RequestFacts, others: list[Target] | None = None) -> base.Pick:
         others = others or []
         eligible = [worker for worker in self.workers if worker not in others]
         pick = self.policy.rank(what, Fleet(eligible, others))
@@ -85,7 +87,7 @@ def test_new_prefixes_spread() -> None:
 
 
 def test_a_tie_goes_to_whoever_was_picked_longest_ago_and_not_to_the_first() -> None:
-    for policy in (PrefixAware(1000), Session(), RoundRobin()):
+    for policy in (PrefixAware(1000), SessionPolicy(), RoundRobin()):
         workers = targets(4)
         for last_pick, worker in zip((7, 3, 5, 9), workers, strict=True):
             worker.last_pick = last_pick
@@ -145,7 +147,7 @@ def test_a_worker_which_is_gone_leaves_nothing_behind() -> None:
 
 def test_a_session_stays_and_sessions_spread() -> None:
     workers = targets(4)
-    play = Play(Session(), workers)
+    play = Play(SessionPolicy(), workers)
     homes = {}
     for index in range(200):
         name = f"s{index}".encode()
@@ -160,7 +162,7 @@ def test_a_session_stays_and_sessions_spread() -> None:
 
 def test_only_sessions_of_a_removed_worker_move() -> None:
     workers = targets(5)
-    policy = Session()
+    policy = SessionPolicy()
     names = [f"s{index}".encode() for index in range(200)]
     before = {name: policy.rank(facts(session=name), Fleet(workers)).worker for name in names}
     after = {name: policy.rank(facts(session=name), Fleet(workers[:4])).worker for name in names}
@@ -171,7 +173,7 @@ def test_only_sessions_of_a_removed_worker_move() -> None:
 
 def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
     workers = targets(2)
-    policy = Session()
+    policy = SessionPolicy()
     home: Any = policy.rank(facts(tokens=100, session=b"s"), Fleet(workers)).worker
     home.load = 200  # the mean is 100: within 1.25 * 100 + 100
     assert policy.rank(facts(tokens=100, session=b"s"), Fleet(workers)).worker is home
@@ -183,7 +185,7 @@ def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
 
 def test_a_session_whose_worker_is_down_is_counted_so() -> None:
     workers = targets(3)
-    policy = Session()
+    policy = SessionPolicy()
     home: Any = policy.rank(facts(session=b"s"), Fleet(workers)).worker
     rest = [worker for worker in workers if worker is not home]
     assert policy.rank(facts(session=b"s"), Fleet(rest, [home])).reason == base.UNHEALTHY
@@ -192,7 +194,7 @@ def test_a_session_whose_worker_is_down_is_counted_so() -> None:
 def test_without_a_session_the_least_work_wins() -> None:
     workers = targets(3)
     workers[0].load = workers[2].load = 50
-    pick = Session().rank(facts(), Fleet(workers))
+    pick = SessionPolicy().rank(facts(), Fleet(workers))
     assert (pick.worker, pick.reason) == (workers[1], base.NO_MATCH)
 
 
@@ -207,8 +209,8 @@ def test_round_robin_takes_turns_whatever_the_load() -> None:
     assert chosen == ["w0", "w1", "w2"] * 2
 
 
-@pytest.mark.parametrize("policy", [PrefixAware(10), Session(), RoundRobin()])
-def test_every_reason_given_was_announced(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [PrefixAware(10), SessionPolicy(), RoundRobin()])
+def test_every_reason_given_was_announced(policy: RoutingPolicy) -> None:
     rng = random.Random(1)
     workers = targets(3)
     play = Play(policy, workers)

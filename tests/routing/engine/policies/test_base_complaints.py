@@ -12,7 +12,7 @@ import pytest
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import Session
+from routing.engine.policies.session import SessionPolicy
 from tests.routing.engine.harness import (
     Client,
     ask,
@@ -108,7 +108,7 @@ def test_bounded_load_holds_with_hundreds_of_replicas() -> None:
     """kubeai-project/kubeai#447, PR#519: one pod had about 80 requests and no other more than 10;
     bounded load broke down at hundreds of replicas."""
     many = targets(300)
-    fleet, policy = Fleet(many), Session()
+    fleet, policy = Fleet(many), SessionPolicy()
     draw = random.Random(1)
     # A few sessions make most of the requests, and nothing ends.
     for _ in range(3000):
@@ -142,7 +142,7 @@ def test_sessions_come_home_when_the_crowd_is_gone() -> None:
     """PrimeIntellect-ai/prime-rl PR#3255: hashing which did not see load thrashed one engine (its
     hit rate fell from 98 % to 5 %) while others idled."""
     many = targets(4)
-    play = Play(Session(), many)
+    play = Play(SessionPolicy(), many)
     homes = {n: play.send(facts(tokens=10, session=b"s%d" % n)).worker for n in range(40)}
     crowded: Any = homes[0]
     crowded.load = 1_000_000

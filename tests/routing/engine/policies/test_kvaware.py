@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from routing.engine.kv.expected_blocks import GRACE_S, Pending
-from routing.engine.kv.prices import L1_SHARE, L2_SHARE, Prices
+from routing.engine.kv.prices import L1_SHARE, L2_SHARE, LoadPrices
 from routing.engine.kvaware.prediction_accuracy import Meter
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Fleet, Pick
+from routing.engine.policies.base import Fleet, Pick, RequestFacts
 from routing.engine.policies.kvaware import Blocks, KvAware
 from tests.routing.engine.fleet.test_load import table
 from tests.routing.engine.kv.builders import BLOCK, SECRET, removed, stored
@@ -28,14 +28,14 @@ class Room:
         self.policy.index = self.events.index
         self.workers = targets(workers)
 
-    def facts(self, tokens: list[int] | None = None, salt: str = "") -> Facts:
+    def facts(self, tokens: list[int] | None = None, salt: str = "") -> RequestFacts:
         tokens = PROMPT if tokens is None else tokens
-        found = Facts([7, 8, 9], len(tokens), 64, b"")
+        found = RequestFacts([7, 8, 9], len(tokens), 64, b"")
         names = self.events.names(tokens, salt=salt)
         found.blocks = Blocks({BLOCK: names[: (len(tokens) - 1) // BLOCK]})
         return found
 
-    def pick(self, facts: Facts | None = None, others: list[Target] | None = None) -> Pick:
+    def pick(self, facts: RequestFacts | None = None, others: list[Target] | None = None) -> Pick:
         others = others or []
         eligible = [worker for worker in self.workers if worker not in others]
         return self.policy.rank(facts or self.facts(), Fleet(eligible, others))
@@ -186,7 +186,7 @@ def test_a_lost_worker_has_nothing_on_its_way() -> None:
 
 
 def test_prices_begin_with_defaults_and_follow_the_answers() -> None:
-    prices = Prices()
+    prices = LoadPrices()
     assert prices.saved(100, 0, 0) == 100
     assert prices.saved(0, 100, 0) == int(100 * (1 - L1_SHARE))
     assert prices.saved(0, 0, 100) == int(100 * (1 - L2_SHARE))
@@ -200,7 +200,7 @@ def test_prices_begin_with_defaults_and_follow_the_answers() -> None:
 
 
 def test_loading_never_counts_for_more_than_computing() -> None:
-    prices = Prices()
+    prices = LoadPrices()
     prices.learn(1000, 0, (0, 0, 0), 1.0)
     for _ in range(50):
         prices.learn(1000, 1000, (0, 0, 1000), 60.0)
@@ -209,7 +209,7 @@ def test_loading_never_counts_for_more_than_computing() -> None:
 
 
 def test_one_odd_answer_moves_a_price_little_and_mixed_ones_teach_nothing() -> None:
-    prices = Prices()
+    prices = LoadPrices()
     for _ in range(20):
         prices.learn(1000, 0, (0, 0, 0), 1.0)
     prices.learn(1000, 0, (0, 0, 0), 90.0)

@@ -15,10 +15,10 @@ from routing.engine.config import parse
 from routing.engine.fleet.load import Charge, Order, bucket, least_of, weigh
 from routing.engine.fleet.workers import SMALL_FLEET, Table, Worker
 from routing.engine.policies import base, cost, ranking
-from routing.engine.policies.base import SHOWN, Facts, Fleet, Policy
+from routing.engine.policies.base import SHOWN, Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.ring import Ring
-from routing.engine.policies.session import RoundRobin, Session
+from routing.engine.policies.session import RoundRobin, SessionPolicy
 from tests.routing.engine.harness import Client, admin, chat, post, router
 from tests.support.fake_worker import FakeWorker
 
@@ -46,8 +46,8 @@ def load(worker: Worker, tokens: int) -> None:
     weigh(worker)
 
 
-def facts(chain: list[int], more: int = 0, session: bytes = b"") -> Facts:
-    return Facts(chain, len(chain) * BLOCK + more, BLOCK, session)
+def facts(chain: list[int], more: int = 0, session: bytes = b"") -> RequestFacts:
+    return RequestFacts(chain, len(chain) * BLOCK + more, BLOCK, session)
 
 
 def blocks(seed: Any, count: int) -> list[int]:
@@ -57,12 +57,12 @@ def blocks(seed: Any, count: int) -> list[int]:
 class Sends:
     """One router's policy and accounting, without sockets."""
 
-    def __init__(self, policy: Policy, count: int) -> None:
+    def __init__(self, policy: RoutingPolicy, count: int) -> None:
         self.policy = policy
         self.table = table(count, policy.by_turn)
         self.picks = 0
 
-    def send(self, what: Facts) -> base.Pick:
+    def send(self, what: RequestFacts) -> base.Pick:
         pick = self.policy.rank(what, self.table.fleet)
         worker = self.table.workers[pick.worker.id]
         self.picks += 1
@@ -92,7 +92,7 @@ def test_the_pick_of_many_is_as_good_as_if_all_were_compared(given: list[int], d
     for worker_id, depth in depths.items():
         policy.sent(facts(chain[:depth]), known.workers[worker_id])
     matched = {worker_id: depth * BLOCK for worker_id, depth in depths.items()}
-    prompt = Facts(chain, 20 * BLOCK, BLOCK, b"")
+    prompt = RequestFacts(chain, 20 * BLOCK, BLOCK, b"")
 
     def price(worker: Any) -> float:
         return cost.cost(worker.load, prompt.tokens - matched.get(worker.id, 0))
@@ -208,8 +208,8 @@ def test_a_retry_among_many_goes_elsewhere() -> None:
         assert sends.policy.rank(what, rest).worker is not home
     for number in range(50):
         what = facts([], 5, b"s%d" % number)
-        tried = Session().rank(what, sends.table.fleet).worker
-        assert Session().rank(what, sends.table.fleet.without([tried])).worker is not tried
+        tried = SessionPolicy().rank(what, sends.table.fleet).worker
+        assert SessionPolicy().rank(what, sends.table.fleet.without([tried])).worker is not tried
 
 
 @pytest.mark.parametrize("count", [4, SMALL_FLEET, 50])
@@ -223,7 +223,7 @@ def test_round_robin_is_fair_in_fleets_of_any_size(count: int) -> None:
 
 @pytest.mark.parametrize("count", [4, 50])
 def test_the_least_recently_picked_of_equals_is_next(count: int) -> None:
-    for policy in (PrefixAware(10), Session()):
+    for policy in (PrefixAware(10), SessionPolicy()):
         sends = Sends(policy, count)
         rounds = [[sends.send(facts([], 9)).worker.id for _ in range(count)] for _ in range(3)]
         assert sorted(rounds[0]) == sorted(sends.table.workers)
@@ -384,8 +384,8 @@ def test_loads_of_one_bucket_differ_by_less_than_an_eighth(tokens: int) -> None:
 # -- records
 
 
-@pytest.mark.parametrize("policy", [PrefixAware(100), Session(), RoundRobin()])
-def test_a_record_is_bounded_and_an_explanation_is_not(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [PrefixAware(100), SessionPolicy(), RoundRobin()])
+def test_a_record_is_bounded_and_an_explanation_is_not(policy: RoutingPolicy) -> None:
     sends = Sends(policy, 100)
     chain = blocks("x", 5)
     for number in range(40):

@@ -16,7 +16,7 @@ from tests.routing.engine.tokens.questions import TEMPLATES, template
 from tests.routing.engine.tokens.test_service import Worker, local
 
 
-async def report(mine: Local, workers: Local) -> comparison.Report:
+async def report(mine: Local, workers: Local) -> comparison.TokenReport:
     return await comparison.compare(mine, Worker(workers), "m", 5.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from routing.engine.fleet import probe_request
 from routing.engine.fleet.workers import Worker
-from routing.engine.tokens.service import Outcome, TokensConfig, TokenService
+from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService
 from tests.routing.engine.harness import router, until
 from tests.support.fake_worker import Conversation, FakeWorker
 
@@ -27,7 +27,7 @@ async def test_a_worker_is_asked_over_its_own_connection() -> None:
             return await probe_request.ask(worker, path, timeout_s, body)
 
         service = TokenService(TokensConfig(wait_s=10), None, question)
-        done: list[Outcome] = []
+        done: list[TokenOutcome] = []
         for count in range(1, 4):
             body = {"prompt": "one three " + "x" * 100_000 * count}
             service.submit(b"/v1/completions", body, "m", done.append)

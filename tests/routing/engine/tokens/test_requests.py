@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.engine.tokens.service import Outcome, Ticket, TokensConfig, TokenService
+from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService, TokenTicket
 from tests.routing.engine.tokens.bodies import Bodies
 from tests.routing.engine.tokens.test_service import CHAT, TEXT, local
 
@@ -63,7 +63,7 @@ async def test_no_body_brings_anything_but_an_outcome(name: str) -> None:
         before = orjson.dumps(body)
         for service in (here, there):
             result = service.submit(path, body, "m", lambda outcome: None)
-            assert isinstance(result, Outcome | Ticket)
+            assert isinstance(result, TokenOutcome | TokenTicket)
         assert orjson.dumps(body) == before
 
     try:

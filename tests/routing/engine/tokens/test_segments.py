@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from routing.engine.kv import chain
 from routing.engine.tokens import splitter
-from routing.engine.tokens.segments import SegmentCache, Tokens
+from routing.engine.tokens.segments import SegmentCache, TokenSequence
 from routing.engine.tokens.splitter import Splitter
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.test_splitter import TEXTS
@@ -30,7 +30,7 @@ class Reader:
         self.cache = SegmentCache(Splitter(self.tokenizer), limit)
         self.encoded: list[str] = []
 
-    def read(self, text: str) -> Tokens:
+    def read(self, text: str) -> TokenSequence:
         found = self.cache.look_up(text)
         self.encoded = found.missing
         return self.cache.put_together(found, self.tokenizer.encode_all(found.missing))
@@ -152,6 +152,6 @@ def test_many_salts_do_not_fill_the_memory() -> None:
 
 
 def test_without_a_cache() -> None:
-    tokens = Tokens(chain.pack([1, 2, 3, 4, 5]))
+    tokens = TokenSequence(chain.pack([1, 2, 3, 4, 5]))
     assert (tokens.ids, tokens.count) == ([1, 2, 3, 4, 5], 5)
     assert tokens.chain(9, 2) == chain.extend(9, tokens.data, 2)

@@ -17,8 +17,8 @@ from routing.engine.fleet.probe_request import AskError
 from routing.engine.tokens import comparison, outcomes, remote, requests, service
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import ServerDefaults
-from routing.engine.tokens.segments import Tokens
-from routing.engine.tokens.service import Outcome, Ticket, TokensConfig, TokenService
+from routing.engine.tokens.segments import TokenSequence
+from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService, TokenTicket
 from routing.engine.tokens.tokenizer import Local, LocalTokenizer, ModelFiles
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import golden, template
@@ -39,17 +39,19 @@ def local(name: str = "gpt2", chat_template: str = "smollm2", **settings: Any) -
 class Rig:
     def __init__(self, used: TokenService) -> None:
         self.service = used
-        self.done: list[Outcome] = []
+        self.done: list[TokenOutcome] = []
 
-    def submit(self, path: bytes, body: dict[str, Any], model: str = "m") -> Outcome | Ticket:
+    def submit(
+        self, path: bytes, body: dict[str, Any], model: str = "m"
+    ) -> TokenOutcome | TokenTicket:
         return self.service.submit(path, body, model, self.done.append)
 
-    async def outcome(self, path: bytes, body: dict[str, Any], model: str = "m") -> Outcome:
-        got: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def outcome(self, path: bytes, body: dict[str, Any], model: str = "m") -> TokenOutcome:
+        got: asyncio.Future[TokenOutcome] = asyncio.get_running_loop().create_future()
         result = self.service.submit(path, body, model, got.set_result)
-        return result if isinstance(result, Outcome) else await got
+        return result if isinstance(result, TokenOutcome) else await got
 
-    async def tokens(self, path: bytes, body: dict[str, Any]) -> Tokens:
+    async def tokens(self, path: bytes, body: dict[str, Any]) -> TokenSequence:
         outcome = await self.outcome(path, body)
         assert outcome.tokens is not None, outcome.reason
         return outcome.tokens
@@ -114,7 +116,7 @@ async def test_every_prompt_has_the_ids_of_the_full_way() -> None:
 async def test_ids_need_no_tokenizer() -> None:
     async with rig() as service:
         outcome = service.submit(TEXT, {"prompt": [5, 6, 7]})
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, TokenOutcome)
         assert (outcome.reason, outcome.tokens and outcome.tokens.ids) == ("ids", [5, 6, 7])
         assert service.service.counts["ids"] == 1
 
@@ -123,17 +125,17 @@ async def test_a_next_turn_is_there_at_once() -> None:
     async with rig(local()) as service:
         messages = [{"role": "system", "content": LONG}, *HI]
         first = service.submit(CHAT, {"messages": messages})
-        assert isinstance(first, Ticket)
+        assert isinstance(first, TokenTicket)
         await service.idle()
         await asyncio.sleep(0)
         assert [outcome.reason for outcome in service.done] == ["tokenized"]
         again = service.submit(CHAT, {"messages": messages})
-        assert isinstance(again, Outcome) and again.reason == "cached"
+        assert isinstance(again, TokenOutcome) and again.reason == "cached"
         more = [*messages, {"role": "assistant", "content": "Hello."}, *HI]
         turn = service.submit(CHAT, {"messages": more})
-        assert isinstance(turn, Outcome) and turn.reason == "extended"
+        assert isinstance(turn, TokenOutcome) and turn.reason == "extended"
         new = service.submit(CHAT, {"messages": HI})
-        assert isinstance(new, Outcome) and new.reason == "short"
+        assert isinstance(new, TokenOutcome) and new.reason == "short"
 
 
 async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
@@ -141,7 +143,7 @@ async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
 ) -> None:
     async with rig(local(), queue=1) as service:
         for _ in range(5):
-            assert isinstance(service.submit(CHAT, LONG_CHAT), Ticket)
+            assert isinstance(service.submit(CHAT, LONG_CHAT), TokenTicket)
         assert service.service.waiting == 1
         held.set()
         await service.idle()
@@ -153,12 +155,12 @@ async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
 async def test_a_full_queue_takes_no_more(held: Gate) -> None:
     async with rig(local(), queue=2) as service:
         for number in range(2):
-            assert isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), Ticket)
+            assert isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), TokenTicket)
         third = service.submit(TEXT, {"prompt": f"3{LONG}"})
-        assert isinstance(third, Outcome) and third.reason == "queue_full"
+        assert isinstance(third, TokenOutcome) and third.reason == "queue_full"
         held.set()
         await service.idle()
-        assert isinstance(service.submit(TEXT, {"prompt": f"3{LONG}"}), Ticket)
+        assert isinstance(service.submit(TEXT, {"prompt": f"3{LONG}"}), TokenTicket)
 
 
 async def test_who_waits_too_long_hears_so_and_the_next_turn_is_known(
@@ -178,7 +180,7 @@ async def test_when_many_wait_nothing_is_done_for_who_has_gone(held: Gate) -> No
     used = local()
     async with rig(used, queue=4) as service:
         tickets = [service.submit(TEXT, {"prompt": f"{number}{LONG}"}) for number in range(4)]
-        assert all(isinstance(ticket, Ticket) for ticket in tickets)
+        assert all(isinstance(ticket, TokenTicket) for ticket in tickets)
         assert await asyncio.to_thread(held.began.wait, 20)  # the first is in the thread already
         for ticket in tickets[:3]:
             ticket.cancel()  # type: ignore[union-attr]
@@ -187,7 +189,7 @@ async def test_when_many_wait_nothing_is_done_for_who_has_gone(held: Gate) -> No
         await asyncio.sleep(0)
         assert [outcome.reason for outcome in service.done] == ["tokenized"]
         known = [
-            isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), Outcome)
+            isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), TokenOutcome)
             for number in range(4)
         ]
         assert known == [True, False, False, True]
@@ -197,7 +199,7 @@ async def test_who_no_longer_waits_hears_nothing(held: Gate) -> None:
     async with rig(local()) as service:
         ticket = service.submit(CHAT, LONG_CHAT)
         other = service.submit(CHAT, LONG_CHAT)
-        assert isinstance(ticket, Ticket) and isinstance(other, Ticket)
+        assert isinstance(ticket, TokenTicket) and isinstance(other, TokenTicket)
         ticket.cancel()
         assert ticket._timer.cancelled()
         held.set()
@@ -213,7 +215,7 @@ async def test_closing_does_not_wait_for_threads(held: Gate) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
     async with rig(local()) as service:
         ticket = service.submit(CHAT, LONG_CHAT)
-        assert isinstance(ticket, Ticket)
+        assert isinstance(ticket, TokenTicket)
     assert ticket._timer.cancelled()
     held.set()
     threads = service.service._threads
@@ -246,7 +248,7 @@ async def test_a_thread_which_fails_leaves_nobody_waiting(
 async def test_long_chats_are_rendered_in_a_thread_and_remembered() -> None:
     chat = [HI[0], {"role": "assistant", "content": "Hello"}] * 5
     async with rig(local(), inline_messages=3, inline_chars=50) as service:
-        assert isinstance(service.submit(CHAT, {"messages": chat}), Ticket)
+        assert isinstance(service.submit(CHAT, {"messages": chat}), TokenTicket)
         await service.idle()
         tokens = await service.tokens(CHAT, {"messages": chat})
         await asyncio.sleep(0)
@@ -329,7 +331,7 @@ async def test_what_is_doubtful_is_not_believed(
 async def test_reasons_are_counted(path: bytes, body: dict[str, Any], reason: str) -> None:
     async with rig(local(), max_chars=100) as service:
         outcome = service.submit(path, body)
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, TokenOutcome)
         assert (outcome.reason, outcome.tokens) == (reason, None)
         counts = service.service.counts
         assert (counts[reason], sum(counts.values())) == (1, 1)
@@ -459,9 +461,9 @@ async def test_questions_to_workers_are_few_and_shared() -> None:
     worker.gate.clear()
     async with rig(None, worker, remote_limit=2) as service:
         for prompt in ("a", "b", "a", "b"):
-            assert isinstance(service.submit(TEXT, {"prompt": prompt}), Ticket)
+            assert isinstance(service.submit(TEXT, {"prompt": prompt}), TokenTicket)
         third = service.submit(TEXT, {"prompt": "c"})
-        assert isinstance(third, Outcome) and third.reason == "queue_full"
+        assert isinstance(third, TokenOutcome) and third.reason == "queue_full"
         worker.gate.set()
         await service.idle()
         await asyncio.sleep(0)

@@ -15,8 +15,8 @@ from routing.engine.tokens.outcomes import (
     WITHOUT,
     NoTokens,
 )
-from routing.engine.tokens.requests import Chat, Ids, ServerDefaults, Text
-from routing.engine.tokens.segments import Tokens
+from routing.engine.tokens.requests import ChatPrompt, Ids, ServerDefaults, TextPrompt
+from routing.engine.tokens.segments import TokenSequence
 from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
 from tests.routing.engine.tokens.questions import TEMPLATES, golden, template
 
@@ -38,9 +38,9 @@ def named(pair: tuple[dict[str, Any], dict[str, Any]]) -> str:
 def render(question: dict[str, Any]) -> str:
     defaults = ServerDefaults(**question.get("server", {}))
     prompt = requests.read(question["path"].encode(), question["body"], defaults)
-    if isinstance(prompt, Text):
+    if isinstance(prompt, TextPrompt):
         return prompt.text
-    assert isinstance(prompt, Chat)
+    assert isinstance(prompt, ChatPrompt)
     return MADE[question["template"]].pick(prompt.tools).render(prompt, defaults)
 
 
@@ -170,20 +170,20 @@ def test_ids_need_nothing() -> None:
     for prompt in ([1, 2, 3], [[1, 2, 3]]):
         read = requests.read(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
         assert isinstance(read, Ids)
-        assert Tokens(read.data).ids == [1, 2, 3]
+        assert TokenSequence(read.data).ids == [1, 2, 3]
 
 
 def test_a_server_may_leave_tools_out() -> None:
     body = {"messages": HI, "tools": [{"function": {"name": "f"}}], "tool_choice": "none"}
     kept = requests.read(CHAT, body, ServerDefaults())
     dropped = requests.read(CHAT, body, ServerDefaults(no_tools_when_none=True))
-    assert isinstance(kept, Chat) and kept.tools
-    assert isinstance(dropped, Chat) and dropped.tools is None
+    assert isinstance(kept, ChatPrompt) and kept.tools
+    assert isinstance(dropped, ChatPrompt) and dropped.tools is None
 
 
-def chat(**body: Any) -> Chat:
+def chat(**body: Any) -> ChatPrompt:
     read = requests.read(CHAT, {"messages": HI, **body}, ServerDefaults())
-    assert isinstance(read, Chat)
+    assert isinstance(read, ChatPrompt)
     return read
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from console.provisioners.base import PermanentError, ProvisionError, TemporaryError
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.errors import Asked, refused, unreachable, untrusted
+from console.provisioners.kubernetes.api.errors import ApiRequest, refused, unreachable, untrusted
 
-PATCH = Asked("patch", kinds.DEPLOYMENT, "models", "demo-worker")
-SCALER = Asked("patch", kinds.SCALED_OBJECT, "models", "demo-worker")
+PATCH = ApiRequest("patch", kinds.DEPLOYMENT, "models", "demo-worker")
+SCALER = ApiRequest("patch", kinds.SCALED_OBJECT, "models", "demo-worker")
 
 
 def said(message: str, reason: str = "", **details: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
 
 @pytest.mark.parametrize(("status", "body", "asked", "reason", "words"), CASES)
 def test_each_refusal_has_its_reason_and_its_remedy(
-    status: int, body: dict[str, Any], asked: Asked, reason: str, words: str
+    status: int, body: dict[str, Any], asked: ApiRequest, reason: str, words: str
 ) -> None:
     error = refused(status, body, asked)
     assert error.reason == reason
@@ -106,7 +106,7 @@ def test_each_refusal_has_its_reason_and_its_remedy(
 
 
 def test_a_subresource_is_what_the_role_must_name() -> None:
-    error = refused(403, FORBIDDEN, Asked("get", kinds.POD, "models", "demo-0", "log"))
+    error = refused(403, FORBIDDEN, ApiRequest("get", kinds.POD, "models", "demo-0", "log"))
     assert 'resources ["pods/log"], verbs ["get"]' in error.message
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.kubernetes.discovery.inventory import (
-    Finding,
+    CapabilityFinding,
     Inventory,
     Offers,
     gpus_taken,
@@ -106,7 +106,7 @@ def test_slices_of_a_gpu_count_as_gpus() -> None:
 def test_it_survives_json_and_later_releases() -> None:
     found = Inventory(
         "v1.36.2",
-        (Finding("keda", present=True, detail="x"),),
+        (CapabilityFinding("keda", present=True, detail="x"),),
         pools([node("n1", 8)], None),
         Offers(namespaces=None, storage_classes=("a", "b")),
         ("note",),

@@ -16,7 +16,7 @@ from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.api.reader import Reader
 from console.provisioners.kubernetes.discovery import rights
-from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
+from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
 from console.provisioners.kubernetes.discovery.survey import discover
 from tests.console.provisioners.kubernetes.discovery.test_survey import access
 from tests.support.http_stub import Stub, http_stub
@@ -24,7 +24,9 @@ from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
-ALL = Inventory(findings=tuple(Finding(name, present=True) for name in CAPABILITIES), shares=True)
+ALL = Inventory(
+    findings=tuple(CapabilityFinding(name, present=True) for name in CAPABILITIES), shares=True
+)
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_without_following_nothing_is_missing(api: Stub) -> None:
 def test_what_receivers_need_is_asked_for_where_they_are_kept(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     title = "alertmanagerconfigs.monitoring.coreos.com"
-    found = Inventory(findings=(Finding("prometheus-operator", True),))
+    found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
     for parts, asked in (((), False), ((rights.RECEIVERS,), True)):
         granted = rights.check(Reader(access(api.url)), "llm", found, ("team-a",), parts)
         lost = [one.namespace for one in granted.missing if one.title == title]

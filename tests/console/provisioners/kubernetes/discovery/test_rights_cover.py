@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.api.kinds import Kind
+from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.discovery.rights import RIGHTS
 from tests.console.provisioners.kubernetes.rendering.matrix import SPECS, rendered
 
@@ -24,7 +24,7 @@ def verbs(group: str, resource: str, cluster: bool = False) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", kinds.APPLIED, ids=lambda kind: kind.kind)
-def test_what_is_applied_may_be_applied(kind: Kind) -> None:
+def test_what_is_applied_may_be_applied(kind: ObjectKind) -> None:
     assert verbs(kind.group, kind.plural, not kind.namespaced) >= WRITE
 
 

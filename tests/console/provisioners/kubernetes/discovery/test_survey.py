@@ -12,8 +12,8 @@ from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.api import capabilities as known
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.api.reader import Reader
-from console.provisioners.kubernetes.discovery.inventory import Finding, Inventory
-from console.provisioners.kubernetes.discovery.survey import Look, discover
+from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
+from console.provisioners.kubernetes.discovery.survey import ClusterSurvey, discover
 from tests.support.http_stub import HANG, Stub, http_stub
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -52,7 +52,7 @@ def look(api: Stub) -> Inventory:
     return discover(access(api.url))
 
 
-def finding(api: Stub, name: str) -> Finding:
+def finding(api: Stub, name: str) -> CapabilityFinding:
     return next(one for one in look(api).findings if one.name == name)
 
 
@@ -191,7 +191,7 @@ def test_a_cluster_which_does_not_answer_as_one(
 def test_one_budget_for_the_whole_look(api: Stub) -> None:
     """What is asked after it is spent is not asked at all, and said to be unknown."""
     reader = Reader(access(api.url))
-    look = Look(reader)
+    look = ClusterSurvey(reader)
 
     def spend(_path: str, _body: bytes) -> tuple[int, Any]:
         reader._until = 0.0

@@ -12,7 +12,7 @@ from typing import Any
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.pods import (
     Around,
     Autoscale,
@@ -28,8 +28,8 @@ from console.provisioners.pods import (
 
 GIB = 2**30
 EVERYTHING = frozenset(CAPABILITIES)
-TARGET = Target("models", EVERYTHING)
-BARE = Target("models")
+TARGET = RenderingTarget("models", EVERYTHING)
+BARE = RenderingTarget("models")
 SECRETS = Secrets(env={"EMBERLINE_L2_PASSWORD": "wurst-and-cheese"}, files={"l2/password": "wurst"})
 ROUTER = Peer("router", "endpoint/demo")
 
@@ -288,7 +288,7 @@ SPECS: dict[str, WorkloadSpec] = {
 
 
 def rendered(
-    spec: WorkloadSpec, target: Target = TARGET, secrets: Secrets = SECRETS
+    spec: WorkloadSpec, target: RenderingTarget = TARGET, secrets: Secrets = SECRETS
 ) -> dict[str, dict[str, Any]]:
     """By kind and name ("Service/demo-worker"), in order."""
     return {
@@ -296,7 +296,7 @@ def rendered(
     }
 
 
-def pod_spec(spec: WorkloadSpec, target: Target = TARGET) -> dict[str, Any]:
+def pod_spec(spec: WorkloadSpec, target: RenderingTarget = TARGET) -> dict[str, Any]:
     kind = "StatefulSet" if spec.pod and spec.pod.stable else "Deployment"
     spec_of: dict[str, Any] = rendered(spec, target)[f"{kind}/{spec.name}"]["spec"]["template"]
     return dict(spec_of["spec"])

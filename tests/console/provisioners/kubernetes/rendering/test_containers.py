@@ -12,7 +12,7 @@ from console.provisioners.base import FileSpec, PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_DIR
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
 from console.provisioners.kubernetes.rendering.values import cpu, literal, memory
 from console.provisioners.pods import DiskClaim, InitStep, Pod, Volume
 from tests.console.provisioners.kubernetes.rendering.matrix import (
@@ -32,7 +32,9 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
 )
 
 
-def refused(spec: WorkloadSpec, target: Target = TARGET, secrets: Secrets = SECRETS) -> str:
+def refused(
+    spec: WorkloadSpec, target: RenderingTarget = TARGET, secrets: Secrets = SECRETS
+) -> str:
     with pytest.raises(PermanentError) as caught:
         render(spec, target, secrets)
     return f"{caught.value.reason}: {caught.value.message}"
@@ -253,7 +255,7 @@ def test_a_disk_of_its_own_needs_stable_replicas() -> None:
 
 def share(spec: WorkloadSpec, space: str = "models") -> tuple[dict[str, Any], dict[str, Any]]:
     """Its volume and its claim."""
-    objects = rendered(spec, Target(space, EVERYTHING)).values()
+    objects = rendered(spec, RenderingTarget(space, EVERYTHING)).values()
     (volume,) = (data for data in objects if data["kind"] == "PersistentVolume")
     (claim,) = (data for data in objects if data["kind"] == "PersistentVolumeClaim")
     return volume, claim
@@ -299,13 +301,13 @@ def test_a_file_systems_handle_is_its_name() -> None:
     ("name", "capability"), [("worker-s3", "s3-csi"), ("worker-fsx", "fsx-csi")]
 )
 def test_a_share_needs_its_driver(name: str, capability: str) -> None:
-    without = Target("models", EVERYTHING - {capability})
+    without = RenderingTarget("models", EVERYTHING - {capability})
     assert refused(SPECS[name], without).startswith("MissingCapability")
 
 
 def test_a_volume_in_the_pod_needs_its_driver_too() -> None:
     inline = Volume("efs", {"csi": {"driver": "efs.csi.aws.com"}}, "/efs")
-    without = Target("models", EVERYTHING - {"efs-csi"})
+    without = RenderingTarget("models", EVERYTHING - {"efs-csi"})
     assert "EFS" in refused(pod_changed(WORKER, volumes=(inline,)), without)
 
 

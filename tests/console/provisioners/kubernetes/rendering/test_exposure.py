@@ -9,9 +9,9 @@ import pytest
 
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.rendering.anchor import Item, inventory, owned
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem, inventory, owned
 from console.provisioners.kubernetes.rendering.render import render
-from console.provisioners.kubernetes.rendering.target import Target, declined
+from console.provisioners.kubernetes.rendering.target import RenderingTarget, declined
 from console.provisioners.pods import Autoscale, Exposure, Peer, Scrape
 from tests.console.provisioners.kubernetes.rendering.matrix import (
     BARE,
@@ -28,14 +28,14 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
 )
 
 
-def refused(spec: WorkloadSpec, target: Target = TARGET) -> str:
+def refused(spec: WorkloadSpec, target: RenderingTarget = TARGET) -> str:
     with pytest.raises(PermanentError) as caught:
         render(spec, target, SECRETS)
     return f"{caught.value.reason}: {caught.value.message}"
 
 
-def without(*capabilities: str) -> Target:
-    return Target("models", EVERYTHING - set(capabilities))
+def without(*capabilities: str) -> RenderingTarget:
+    return RenderingTarget("models", EVERYTHING - set(capabilities))
 
 
 # ---- the anchor
@@ -45,7 +45,9 @@ def without(*capabilities: str) -> Target:
 def test_the_anchor_comes_first_and_lists_the_rest(name: str) -> None:
     anchor, *others = render(SPECS[name], TARGET, SECRETS)
     assert (anchor["kind"], anchor["metadata"]["name"]) == ("ConfigMap", SPECS[name].name)
-    listed = {Item(data["apiVersion"], data["kind"], data["metadata"]["name"]) for data in others}
+    listed = {
+        OwnedItem(data["apiVersion"], data["kind"], data["metadata"]["name"]) for data in others
+    }
     assert inventory(anchor) == listed
     assert len(listed) == len(others)
     for data in others:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from tests.console.provisioners.kubernetes.rendering.matrix import BARE, SPECS, TARGET, rendered
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -23,7 +23,7 @@ class _Plain(yaml.SafeDumper):
 
 
 @pytest.mark.parametrize(("name", "target"), CASES)
-def test_golden(name: str, target: Target) -> None:
+def test_golden(name: str, target: RenderingTarget) -> None:
     found = list(rendered(SPECS[name], target).values())
     if name not in ("worker", "router", "cache", "plain"):
         # Of the others only what sets them apart.

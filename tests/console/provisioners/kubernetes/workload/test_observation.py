@@ -9,14 +9,14 @@ import pytest
 
 from console.provisioners.base import ReplicaState
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.rendering.anchor import Item
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem
 from console.provisioners.kubernetes.workload import observation, related_objects
-from console.provisioners.kubernetes.workload.anchor_record import Kept
-from console.provisioners.kubernetes.workload.observation import Looked, judged
+from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
+from console.provisioners.kubernetes.workload.observation import WorkloadObservation, judged
 from console.provisioners.kubernetes.workload.pods import replica
 
 NOON = 1767268800.0  # 2026-01-01T12:00:00Z
-DEPLOYMENT = Item("apps/v1", "Deployment", "demo")
+DEPLOYMENT = OwnedItem("apps/v1", "Deployment", "demo")
 
 
 def condition(kind: str, status: str, reason: str = "", message: str = "") -> dict[str, Any]:
@@ -189,7 +189,9 @@ def deployment(**status: Any) -> dict[str, Any]:
     }
 
 
-def looked(workload: dict[str, Any] | None, *pods: dict[str, Any], **kept: Any) -> Looked:
+def looked(
+    workload: dict[str, Any] | None, *pods: dict[str, Any], **kept: Any
+) -> WorkloadObservation:
     fields: dict[str, Any] = {
         "role": "worker",
         "wanted_hash": "new",
@@ -198,7 +200,9 @@ def looked(workload: dict[str, Any] | None, *pods: dict[str, Any], **kept: Any) 
         "digest": "x",
     }
     kind = kinds.DEPLOYMENT
-    return Looked("demo", Kept(**fields | kept), kind, workload, pods, (), NOON)
+    return WorkloadObservation(
+        "demo", AnchorRecord(**fields | kept), kind, workload, pods, (), NOON
+    )
 
 
 DONE = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
@@ -254,7 +258,7 @@ def test_pods_are_in_the_order_they_came_and_those_that_ended_are_history() -> N
 
 def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
     assert judged(looked(deployment())).wanted is None
-    scaler = Item("autoscaling/v2", "HorizontalPodAutoscaler", "demo")
+    scaler = OwnedItem("autoscaling/v2", "HorizontalPodAutoscaler", "demo")
     items = frozenset({DEPLOYMENT, scaler})
     assert judged(looked(deployment(), items=items)).wanted == 2
 
@@ -319,7 +323,7 @@ def parent(*conditions: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_lies_around_says_so(
-    kind: kinds.Kind, body: dict[str, Any], ready: bool | None, reason: str
+    kind: kinds.ObjectKind, body: dict[str, Any], ready: bool | None, reason: str
 ) -> None:
     (part,) = related_objects.around([(kind, body)])
     assert (part.ready, part.reason) == (ready, reason)
@@ -362,7 +366,7 @@ def test_a_service_of_the_cluster_alone_says_nothing() -> None:
     ],
 )
 def test_the_address_outside_is_told_once_there_is_one(
-    kind: kinds.Kind, body: dict[str, Any], secure: bool, url: str
+    kind: kinds.ObjectKind, body: dict[str, Any], secure: bool, url: str
 ) -> None:
     assert related_objects.url([(kind, body)], secure=secure) == url
 

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
-from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, Route, State
+from dashboards.alerts.notify.models import Delivery, DeliveryState, Dispatch, Receiver, Route
 from endpoints.models import Endpoint
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
@@ -130,7 +130,7 @@ def owed(endpoint: str) -> Delivery:
         endpoint=Endpoint.objects.get(name=endpoint),
         title=f"[FIRING:1] Slow {endpoint}",
         body={"commonLabels": about},
-        state=State.SENT,
+        state=DeliveryState.SENT,
     )
 
 
@@ -189,7 +189,7 @@ def test_queries_do_not_grow_with_rows(url: str) -> None:
         Route.objects.create(receiver=one)
         Delivery.objects.create(
             receiver=one, receiver_name=one.name, kind="email", title="t", body={},
-            endpoint=endpoint, state=State.SENT,
+            endpoint=endpoint, state=DeliveryState.SENT,
         )  # fmt: skip
         program("operator").post(
             "/api/v1/silences/",

@@ -7,8 +7,8 @@ from typing import Any
 
 from dashboards.alerts.notify.protocol.alert import Alert
 from dashboards.alerts.notify.protocol.groups import (
-    Decision,
-    Standing,
+    GroupDecision,
+    GroupStatus,
     Terms,
     begun,
     decide,
@@ -35,13 +35,13 @@ def by_mark(*alerts: Alert) -> dict[str, Alert]:
     return {one.fingerprint: one for one in alerts}
 
 
-def told(*alerts: Alert, due: float = 0, said: float = 0) -> Standing:
-    return Standing(at(due), frozenset(by_mark(*alerts)), at(said) if alerts else None)
+def told(*alerts: Alert, due: float = 0, said: float = 0) -> GroupStatus:
+    return GroupStatus(at(due), frozenset(by_mark(*alerts)), at(said) if alerts else None)
 
 
 def look(
-    standing: Standing, now: float, *active: Alert, ended: tuple[Alert, ...] = (), **terms: Any
-) -> Decision:
+    standing: GroupStatus, now: float, *active: Alert, ended: tuple[Alert, ...] = (), **terms: Any
+) -> GroupDecision:
     chosen = Terms(**{**{n: getattr(TERMS, n) for n in Terms.__slots__}, **terms})
     return decide(standing, chosen, by_mark(*active), by_mark(*ended), at(now))
 
@@ -49,8 +49,8 @@ def look(
 def test_the_first_alert_waits_for_others_of_its_group() -> None:
     assert begun([A], TERMS, T0).due_at == at(30)
     assert begun([alert("old", started=at(-3600)), A], TERMS, T0).due_at == T0
-    assert look(Standing(at(30)), 29, A).send == ()
-    decision = look(Standing(at(30)), 30, A, B)
+    assert look(GroupStatus(at(30)), 29, A).send == ()
+    decision = look(GroupStatus(at(30)), 30, A, B)
     assert decision.send == (A, B)
     assert decision.standing == told(A, B, due=330, said=30)
 
@@ -81,7 +81,7 @@ def test_an_end_is_told_and_the_last_one_ends_the_group() -> None:
 
 def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
     gone = alert("A", ended=at(10))
-    decision = look(Standing(at(30)), 30, ended=(gone,))
+    decision = look(GroupStatus(at(30)), 30, ended=(gone,))
     assert (decision.send, decision.over) == ((), True)
 
 

@@ -14,7 +14,7 @@ import trustme
 
 from console.core.outbound import why_forbidden, why_not_url
 from dashboards.alerts.notify.protocol import http_post
-from dashboards.alerts.notify.protocol.http_post import Unsent, post, shown
+from dashboards.alerts.notify.protocol.http_post import PostError, post, shown
 from tests.support.http_stub import HANG, http_stub
 from tests.support.ports import free_port
 
@@ -33,7 +33,7 @@ def test_addresses_nobody_should_reach_are_refused(address: str) -> None:
     assert why_forbidden(address)
     host = f"[{address}]" if ":" in address else address
     assert why_not_url(f"http://{host}/latest/meta-data/")
-    with pytest.raises(Unsent) as refused:
+    with pytest.raises(PostError) as refused:
         post(f"http://{host}/", b"", {})
     assert refused.value.permanent
 
@@ -63,7 +63,7 @@ def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> 
         return [(family, socket.SOCK_STREAM, 6, "", pair) for pair in pairs]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(Unsent, match="credentials") as refused:
+    with pytest.raises(PostError, match="credentials") as refused:
         post("http://innocent.example/", b"", {})
     assert refused.value.permanent
 
@@ -85,16 +85,16 @@ def test_no_more_is_read_than_is_needed() -> None:
 
 
 def test_who_does_not_answer_is_left_and_nothing_secret_is_said() -> None:
-    with http_stub({"/hook": (HANG, "")}) as stub, pytest.raises(Unsent) as late:
+    with http_stub({"/hook": (HANG, "")}) as stub, pytest.raises(PostError) as late:
         post(f"{stub.url}/hook?k={SECRET}", b"", {}, deadline_s=0.2)
     assert "did not answer in time" in str(late.value)
-    with pytest.raises(Unsent) as refused:
+    with pytest.raises(PostError) as refused:
         post(f"http://127.0.0.1:{free_port()}/{SECRET}", b"", {})
     assert "refuses connections" in str(refused.value)
     for raised in (late, refused):
         assert SECRET not in str(raised.value)
         assert not raised.value.permanent
-    with pytest.raises(Unsent, match="no host"):
+    with pytest.raises(PostError, match="no host"):
         post("http://nowhere.invalid/", b"", {})
     assert shown(f"https://h.example:8443/{SECRET}?{SECRET}") == "https://h.example:8443/…"
 
@@ -124,7 +124,7 @@ def dripping() -> Iterator[str]:
 
 
 def test_a_server_that_drips_is_cut() -> None:
-    with dripping() as url, pytest.raises(Unsent, match="did not answer in time"):
+    with dripping() as url, pytest.raises(PostError, match="did not answer in time"):
         post(url, b"", {}, deadline_s=0.3)
 
 
@@ -136,7 +136,7 @@ def test_tls_is_looked_at(monkeypatch: Any) -> None:
         url = f"https://localhost:{listener.getsockname()[1]}/"
         thread = threading.Thread(target=_answer_tls, args=(listener, context, 2))
         thread.start()
-        with pytest.raises(Unsent, match="certificate is not accepted"):
+        with pytest.raises(PostError, match="certificate is not accepted"):
             post(url, b"x", {})
         trusting = ssl.create_default_context()
         authority.configure_trust(trusting)

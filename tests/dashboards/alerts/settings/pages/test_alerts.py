@@ -14,7 +14,7 @@ from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, UNSET, Own
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
 from dashboards.boards.queries import Scope
-from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Series
+from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Series
 from tests.support import query_counts
 from tests.support.console import browser, make_endpoint
 from tests.support.http_stub import http_stub
@@ -156,7 +156,7 @@ class Asked:
         self.alerts, self.value, self.fault = alerts, value, fault
         self.questions: dict[str, str] = {}
 
-    def ask(self, questions: Any) -> dict[str, Answer]:
+    def ask(self, questions: Any) -> dict[str, QueryResult]:
         self.questions = {key: one.query for key, one in questions.items()}
         window = next(iter(questions.values())).window
 
@@ -168,7 +168,7 @@ class Asked:
 
         known = {"alerts": self.alerts, "value": self.value}
         return {
-            key: Answer(fault=self.fault) if self.fault else Answer(series(known[key]))
+            key: QueryResult(fault=self.fault) if self.fault else QueryResult(series(known[key]))
             for key in questions
         }
 
