@@ -254,12 +254,12 @@ SPECTACULAR_SETTINGS = {
         "ClusterKindEnum": "console.clusters.choices.KINDS",
         "StrategyEnum": "endpoints.spec.fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
-        "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
+        "BenchmarkStateEnum": "dashboards.benchmarks.models.BenchmarkState",
         "AlertSeverityEnum": "dashboards.alerts.rules.SEVERITIES",
         "RuleTrialRangeEnum": "dashboards.alerts.evaluation.dry_run.KEYS",
         "SilenceStateEnum": "dashboards.alerts.notify.selectors.SILENCE_STATES",
-        "DeliveryStateEnum": "dashboards.alerts.notify.models.State",
-        "ReceiverKindEnum": "dashboards.alerts.notify.models.Kind",
+        "DeliveryStateEnum": "dashboards.alerts.notify.models.DeliveryState",
+        "ReceiverKindEnum": "dashboards.alerts.notify.models.ReceiverKind",
     },
 }
 
