@@ -1,4 +1,4 @@
-"""The table of commands as a page: `python -m cachetier.wire.handbook docs/cache-protocol.md`
+"""The table of commands as a page: `python -m cachetier.wire.handbook docs/reference/cache-commands.md`
 writes it between the page's marks. A test says when that is due."""
 
 from __future__ import annotations
