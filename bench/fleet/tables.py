@@ -1,4 +1,4 @@
-"""The tables of docs/routing-cost.md: our strategies against the oracle, and the default when its
+"""The tables of docs/benchmarks/placement.md: our strategies against the oracle, and the default when its
 constants, the fleet or what it knows of it are not what it was calibrated with."""
 
 from __future__ import annotations

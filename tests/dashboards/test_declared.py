@@ -1,4 +1,4 @@
-"""Every question of the metrics reference has its panel, and every panel its line in docs/reference/panels.md."""
+"""Every query of the metrics reference has a panel, and every panel is in docs/reference/panels.md."""
 
 from __future__ import annotations
 

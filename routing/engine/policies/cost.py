@@ -3,7 +3,7 @@
     cost = RECOMPUTE x uncached tokens + load
     load = backlog + ANSWER_TOKENS x answers running + WAITING_TOKENS x (requests waiting) squared
 
-The constants were calibrated in front of simulated workers: docs/routing-cost.md has the tables,
+The constants were calibrated in front of simulated workers: docs/benchmarks/placement.md has the tables,
 and says how far each may be off before it shows.
 
 What rankings rely on, whatever the formula: `load` of a worker does not depend on the request
