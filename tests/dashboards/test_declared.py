@@ -1,4 +1,4 @@
-"""Every query of the metrics reference has a panel, and every panel is in docs/reference/panels.md."""
+"""Every query of the metrics reference has a panel; docs/reference/panels.md has every panel."""
 
 from __future__ import annotations
 
