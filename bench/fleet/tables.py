@@ -1,5 +1,7 @@
-"""The tables of docs/routing-cost.md: our strategies against the oracle, and the default when its
-constants, the fleet or what it knows of it are not what it was calibrated with."""
+"""Tables of docs/benchmarks/placement.md: our strategies against the oracle.
+
+Also the default strategy with constants, a fleet or facts other than those it was calibrated with.
+"""
 
 from __future__ import annotations
 

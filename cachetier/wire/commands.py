@@ -1,7 +1,7 @@
 """The commands a cache node understands, as data: dispatch, arity, help and metric labels.
 
 Promises that a command exists in one place only: the session looks its handler up by `name`; the
-replies of COMMAND and of `X HELP`, and the table in docs/cache-protocol.md, are made from here.
+replies of COMMAND and of `X HELP`, and docs/reference/cache-commands.md, are made from here.
 `arity` counts the name itself (for a subcommand, both names); a negative one means "at least".
 Arity, flags and key positions are those of Redis 7, which a test compares. `op` is the label of
 emberline_l2_operations_total ("" = not counted); `first_key`, `last_key`, `step` are Redis' key

@@ -1,5 +1,7 @@
-"""The table of commands as a page: `python -m cachetier.wire.handbook docs/cache-protocol.md`
-writes it between the page's marks. A test says when that is due."""
+"""Markdown table of the commands, for docs/reference/cache-commands.md.
+
+`python -m cachetier.wire.handbook PAGE` rewrites the part between the page's markers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How near the default strategy comes to an oracle, in virtual time: the same figures every run.
 
-Bounds are the promise (ten percent), not the figures of docs/routing-cost.md, which are better.
+Bounds are the target (ten percent), not the better figures of docs/benchmarks/placement.md.
 """
 
 from __future__ import annotations

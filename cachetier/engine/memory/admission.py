@@ -8,7 +8,7 @@ going round and round, some will be found.
 
 While the door is shut we remember which keys were refused, for as many bytes as the node holds: a
 key that comes again so soon would have been found. When enough of them do, the door opens. Off
-unless asked for (--admission): see docs/cache-tier.md for what it gains and where it costs.
+unless asked for (--admission): see docs/benchmarks/cache.md for what it gains and where it costs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What to do about each alert, step by step: shown on its rule's page and in docs/alerts.md. Pure.
+"""Runbook steps of each alert, for its rule's page and docs/reference/alert-rules.md. Pure.
 
 Promises steps for every built-in rule. A step says where to look, and what follows from it.
 """

@@ -3,8 +3,8 @@
     cost = RECOMPUTE x uncached tokens + load
     load = backlog + ANSWER_TOKENS x answers running + WAITING_TOKENS x (requests waiting) squared
 
-The constants were calibrated in front of simulated workers: docs/routing-cost.md has the tables,
-and says how far each may be off before it shows.
+The constants were calibrated in front of simulated workers; docs/benchmarks/placement.md has the
+results and their sensitivity.
 
 What rankings rely on, whatever the formula: `load` of a worker does not depend on the request
 which is placed, and `cost` never falls when the load or the uncached tokens grow. A ranking may

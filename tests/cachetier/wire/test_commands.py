@@ -25,12 +25,12 @@ def test_arity_counts_the_name() -> None:
     assert not TABLE["del"].accepts(1)
 
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "cache-protocol.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "cache-commands.md"
 
 
 def test_the_page_has_todays_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert renewed(page) == page, f"python -m cachetier.wire.handbook {PAGE.name}"
+    assert renewed(page) == page, f"python -m cachetier.wire.handbook docs/reference/{PAGE.name}"
 
 
 def test_the_page_names_every_command() -> None:

@@ -1,4 +1,4 @@
-"""docs/alerts.md has a section for every rule, as the rule itself says it."""
+"""docs/reference/alert-rules.md has a section for every rule, generated from its declaration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dashboards.alerts.rules.parameter import in_words
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.documents import TITLES
 
-PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
-HEAD = "## The rules\n"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "alert-rules.md"
+MARK = "<!-- generated: UPDATE_GOLDEN=1 pytest tests/dashboards/test_alert_docs.py -->\n"
 
 
 def section(rule: Rule) -> str:
@@ -22,20 +22,20 @@ def section(rule: Rule) -> str:
     facts += [] if rule.per_endpoint else ["not for single endpoints"]
     steps = "\n".join(f"{n}. {text}" for n, text in enumerate(STEPS[rule.name], 1))
     means = f"{rule.summary[0].upper()}{rule.summary[1:]}."
-    return f"#### {rule.name}\n\n{means} *{'; '.join(facts)}.*\n\n{steps}\n"
+    return f"### {rule.name}\n\n{means} *{'; '.join(facts)}.*\n\n{steps}\n"
 
 
 def sections() -> str:
     return "\n".join(
-        f"### {TITLES[name]}\n\n" + "\n".join(section(rule) for rule in rules)
+        f"## {TITLES[name]}\n\n" + "\n".join(section(rule) for rule in rules)
         for name, rules in GROUPS.items()
     )
 
 
 def test_the_page_has_a_runbook_for_every_rule() -> None:
     text = PAGE.read_text()
-    before = text.partition(HEAD)[0]
-    wanted = f"{before}{HEAD}\n{sections()}"
+    before = text.partition(MARK)[0]
+    wanted = f"{before}{MARK}\n{sections()}"
     if os.environ.get("UPDATE_GOLDEN"):
         PAGE.write_text(wanted)
     assert PAGE.read_text() == wanted, "UPDATE_GOLDEN=1 writes it anew"
