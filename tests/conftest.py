@@ -1,4 +1,4 @@
-"""For all tests: what hypothesis may do, and clusters.
+"""For all tests: what hypothesis may do, clusters, garbage collection, child processes.
 
 The same examples every run and none of them timed, so that a run says something about the change
 and not about luck. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -6,17 +6,44 @@ and not about luck. HYPOTHESIS_PROFILE=explore looks for new ones.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.support import child_processes
+from tests.support.child_processes import ChildProcesses
 from tests.support.kube.fixtures import *  # noqa: F403
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+CHILDREN = ChildProcesses()
+
+
+def pytest_sessionstart() -> None:
+    if child_processes.supported():
+        CHILDREN.adopt_orphans()
+
+
+def pytest_collection_finish() -> None:
+    """Modules and test items live until the end; without this, every full garbage collection
+    reads all of them again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Fail the last test of the run when a child process outlives every fixture."""
+    try:
+        yield
+    finally:
+        CHILDREN.note(item.nodeid)
+    if nextitem is None and (left := CHILDREN.left_behind()):
+        pytest.fail("child processes left behind:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)
