@@ -68,6 +68,14 @@ class Publisher:
     def events(self) -> str:
         return f"tcp://127.0.0.1:{self.events_port}"
 
+    def has_subscriber(self) -> bool:
+        """Whether a subscription has arrived: what is published before it is lost. A connected
+        subscriber is not enough, for its subscription arrives after the handshake."""
+        with self._lock:
+            while self._pub.poll(0):
+                self._subscribed = self._pub.recv()[:1] == b"\x01"
+        return self._subscribed
+
     @property
     def replay(self) -> str:
         return f"tcp://127.0.0.1:{self.replay_port}" if self.replay_port else ""
@@ -121,7 +129,8 @@ class Publisher:
 
     def _open(self) -> None:
         self._stop = threading.Event()
-        self._pub = self._context.socket(zmq.PUB)
+        self._subscribed = False
+        self._pub = self._context.socket(zmq.XPUB)  # a PUB which shows the subscriptions
         self._pub.linger = 0
         if self._dial:
             self._pub.connect(self._dial)
