@@ -62,6 +62,8 @@ class Publisher:
         self._context = zmq.Context()
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._pub: zmq.Socket[bytes]
+        self._subscribed = False
         self._open()
 
     @property
