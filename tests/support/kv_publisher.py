@@ -62,11 +62,21 @@ class Publisher:
         self._context = zmq.Context()
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._pub: zmq.Socket[bytes]
+        self._subscribed = False
         self._open()
 
     @property
     def events(self) -> str:
         return f"tcp://127.0.0.1:{self.events_port}"
+
+    def has_subscriber(self) -> bool:
+        """Whether a subscription has arrived: what is published before it is lost. A connected
+        subscriber is not enough, for its subscription arrives after the handshake."""
+        with self._lock:
+            while self._pub.poll(0):
+                self._subscribed = self._pub.recv()[:1] == b"\x01"
+        return self._subscribed
 
     @property
     def replay(self) -> str:
@@ -121,7 +131,8 @@ class Publisher:
 
     def _open(self) -> None:
         self._stop = threading.Event()
-        self._pub = self._context.socket(zmq.PUB)
+        self._subscribed = False
+        self._pub = self._context.socket(zmq.XPUB)  # a PUB which shows the subscriptions
         self._pub.linger = 0
         if self._dial:
             self._pub.connect(self._dial)

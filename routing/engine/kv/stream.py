@@ -64,6 +64,7 @@ class Stream:
         self._rank = index.rank(worker, source.rank, model)
         self._watch = watch
         self._waiting: deque[tuple[bytes, bool]] = deque()
+        self._tick_due = False
         self._work: Iterator[None] | None = None
         self._dealer: zmq.Socket[bytes] | None = None
         self._sub = self._open(zmq.SUB, LIVE_MESSAGES)
@@ -127,6 +128,10 @@ class Stream:
 
     # -- doing it
 
+    def tick(self) -> None:
+        """Have the next `step` check the follower's deadlines."""
+        self._tick_due = True
+
     def step(self, deadline: float) -> bool:
         """Work until the deadline; False when nothing is left to do."""
         while True:
@@ -189,6 +194,12 @@ class Stream:
                 self.follower.replay_ended(now)
             else:
                 self.follower.replayed(*message, now)
+            return True
+        if self._tick_due:
+            # Only once the replay socket is empty: an answer that arrived while the loop was
+            # held or batches were applied must not count as a timeout.
+            self._tick_due = False
+            self.follower.tick(now)
             return True
         frames = _take(self._sub)
         if frames is not None:

@@ -28,6 +28,7 @@ from routing.engine.kv.stream import Stream
 
 SLICE_S = 0.0005
 TICK_S = 0.5
+PAUSE_TICKS = 2  # a tick later than this follows a pause of the loop or the process
 DISCOVER_EVERY_S = 60.0
 RETRY_S = (1.0, 30.0)
 FOLLOWING = RecoveryPhase.FOLLOWING.value
@@ -77,6 +78,8 @@ class Subscriber:
         self._is_ready: set[Stream] = set()
         self._running = False
         self._ticker: asyncio.TimerHandle | None = None
+        self._ticked_at = 0.0
+        self._put_off = False  # the last tick checked no deadline
 
     # -- which workers
 
@@ -92,6 +95,7 @@ class Subscriber:
                 followed = self._workers[name] = _Followed(target)
                 followed.task = asyncio.create_task(self._discover(followed))
         if self._ticker is None:
+            self._ticked_at = perf_counter()
             self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     async def close(self) -> None:
@@ -279,9 +283,14 @@ class Subscriber:
     def _tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         now = perf_counter()
+        # After a pause of the process, ZeroMQ's threads need a moment to read what has arrived.
+        # Never twice in a row: deadlines apply on a loop that is always late, too.
+        self._put_off = not self._put_off and now - self._ticked_at > PAUSE_TICKS * TICK_S
+        self._ticked_at = now
         for followed in self._workers.values():
             for stream in followed.streams.values():
-                stream.follower.tick(now)
+                if not self._put_off:
+                    stream.tick()
                 if not stream.heard and not stream.warned:
                     self._lose_patience(followed, stream, now)
                 # ZeroMQ tells once when something comes, and not while there is more.
