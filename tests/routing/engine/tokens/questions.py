@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.routing.engine.tokens.questions
 
 asks vLLM again and writes golden.json.
-The answers come from vLLM's own code (tests/support/vllm_oracle.py) with the demo model's
+The answers come from vLLM's own code (tests/support/vllm/oracle.py) with the demo model's
 tokenizer; a test marked `vllm` asks again and compares.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.vllm.worker import model_path, vllm_python
+from tests.support.vllm.worker import model_path, vllm_python
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
@@ -242,7 +242,7 @@ def ask_vllm(folder: Path, asked: list[Json]) -> list[Json]:
     """vLLM's answers, from a process of its own."""
     sent = [{**question, "template": template(question["template"])} for question in asked]
     done = subprocess.run(
-        [vllm_python(), ROOT / "tests/support/vllm_oracle.py", folder],
+        [vllm_python(), ROOT / "tests/support/vllm/oracle.py", folder],
         input=json.dumps(sent).encode(),
         capture_output=True,
         timeout=300,

@@ -21,8 +21,8 @@ from cachetier.wire.envelope import HEADER_BYTES
 from tests.support import cachefaults
 from tests.support.cachefaults import FaultProxy
 from tests.support.cachenode import CacheNode
+from tests.support.vllm.worker import BLOCK_TOKENS, Completion, Worker, model_path
 from tests.support.waiting import until
-from tests.vllm.worker import BLOCK_TOKENS, Completion, Worker, model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.worker import vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(120)]
 

@@ -16,10 +16,10 @@ import pytest
 
 from tests.support.kvproxy import KvProxy
 from tests.support.ports import free_port
+from tests.support.vllm.lora import make_adapter
+from tests.support.vllm.router_process import Router, Seat, events, off, text
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, off, text
-from tests.vllm.lora import make_adapter
-from tests.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

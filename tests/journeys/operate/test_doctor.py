@@ -13,8 +13,8 @@ import pytest
 
 from routing.doctor.examine import examine
 from routing.doctor.finding import Examination, Finding
-from tests.vllm.kvrig import Router, Seat, events
-from tests.vllm.worker import Worker
+from tests.support.vllm.router_process import Router, Seat, events
+from tests.support.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, text
-from tests.vllm.metered import (
+from tests.support.vllm.router_process import Router, Seat, events, text
+from tests.support.vllm.token_accounting import (
     CHAT,
     COMPLETE,
     Counted,
@@ -31,7 +30,8 @@ from tests.vllm.metered import (
     send,
     stream_of,
 )
-from tests.vllm.worker import BLOCK_TOKENS, Worker
+from tests.support.vllm.worker import BLOCK_TOKENS, Worker
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ import textwrap
 import pytest
 
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.worker import vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(120)]
 

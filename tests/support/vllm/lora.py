@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.vllm.worker import model_path, vllm_python
+from tests.support.vllm.worker import model_path, vllm_python
 
 _MAKE = """
 import json, sys, torch

@@ -11,7 +11,7 @@ import pytest
 from endpoints.spec import parse
 from endpoints.worker_spec import Installation, worker_spec
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.worker import vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(240)]
 

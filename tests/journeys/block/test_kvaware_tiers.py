@@ -14,9 +14,9 @@ import pytest
 
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachenode import CacheNode
+from tests.support.vllm.router_process import Router, Seat, events, off, text
+from tests.support.vllm.worker import BLOCK_TOKENS, Worker, model_path
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, off, text
-from tests.vllm.worker import BLOCK_TOKENS, Worker, model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
