@@ -23,8 +23,9 @@ from pathlib import Path
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.dashboards.recorded.replay import FOLDER, keep
 from tests.support.cachenode import CacheNode
+from tests.support.vllm.installation import model_path
 from tests.support.vllm.router_process import Router, Seat, events, text
-from tests.support.vllm.worker import Worker, model_path
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
 
 L1_BYTES = 384 * 1024 * 1024  # some 250 blocks

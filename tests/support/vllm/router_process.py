@@ -21,7 +21,8 @@ from typing import Any
 
 from tests.support.cachenode import ROOT, read_metric
 from tests.support.ports import free_port
-from tests.support.vllm.worker import Worker, model_path
+from tests.support.vllm.installation import model_path
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
 
 _WORDS = ("river", "stone", "cloud", "engine", "paper", "green", "window", "market", "light")
