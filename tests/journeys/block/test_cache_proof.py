@@ -18,7 +18,7 @@ from tests.support.vllm.worker import BLOCK_TOKENS, Completion
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
-WORDS = 500
+WORDS = 300
 
 
 @pytest.fixture(scope="module")
