@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-fast test-product test-real test-kubernetes lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-fast test-product test-vllm test-vllm-product test-real test-kubernetes lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,7 +56,14 @@ marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 test: install ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
 	@$(MAKE) --no-print-directory -j3 --output-sync=target lint vllm test-tools
 	@$(MAKE) --no-print-directory -j2 test-fast test-product
-	@$(BIN)/pytest -m vllm $(call marked,vllm) $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory -j2 test-vllm test-vllm-product
+
+test-vllm: vllm ## real vLLM workers, shared by the tests of one process
+	@$(BIN)/pytest -m "vllm and not e2e" $(call marked,vllm) $(PYTEST_ARGS)
+
+test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints its results at the end
+	@mkdir -p var/log; EMBERLINE_TEST_PORT_SLICE=9 $(BIN)/pytest -m "vllm and e2e" $(call marked,e2e) $(PYTEST_ARGS) \
+	  > var/log/test-vllm-product.log 2>&1; ended=$$?; cat var/log/test-vllm-product.log; exit $$ended
 
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
@@ -69,7 +76,8 @@ test-product: test-tools ## the whole product from a clean clone, with simulated
 	  ended=$$?; cat var/log/test-product.log; exit $$ended
 
 test-real: vllm test-tools ## real vLLM, real Chromium, the whole product from a clean clone
-	@$(BIN)/pytest -m "vllm or e2e" $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory -j2 test-vllm test-vllm-product
+	@$(BIN)/pytest -m "e2e and not vllm" $(call marked,e2e) $(PYTEST_ARGS)
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)

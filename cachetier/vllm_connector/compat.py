@@ -1,7 +1,8 @@
 """The only file that knows vLLM's versions and where its names live.
 
 Promises a clear error, naming the versions we know, before any import can fail obscurely. The
-hooks used here are marked experimental by vLLM; tests/vllm/test_contract.py pins their signatures.
+hooks used here are marked experimental by vLLM; their signatures are pinned in
+tests/cachetier/vllm_connector/test_vllm_contract.py.
 """
 
 from __future__ import annotations

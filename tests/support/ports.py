@@ -14,7 +14,9 @@ import socket
 
 _FIRST, _SLICE = 10_000, 600
 _worker = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
-_slice = _FIRST + _SLICE * (int(_worker.group(1)) % 8 if _worker else 8)
+# EMBERLINE_TEST_PORT_SLICE: for a run beside another one, both without xdist.
+_alone = int(os.environ.get("EMBERLINE_TEST_PORT_SLICE", "8"))
+_slice = _FIRST + _SLICE * (int(_worker.group(1)) % 8 if _worker else _alone)
 # Two runs on one machine start at different places of their slices.
 _next = itertools.count(os.getpid() * 37)
 

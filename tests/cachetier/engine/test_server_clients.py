@@ -106,7 +106,8 @@ def test_lmcache(start: Start) -> None:
     ]
     driver = str(ROOT / "tests" / "support" / "lmcache_driver.py")
     said = run(
-        [str(python), driver, str(packages[0]), *urls],
+        # -P: tests/support, the folder of the script, has a package named vllm.
+        [str(python), "-P", driver, str(packages[0]), *urls],
         LMCACHE_RESP_PASSWORD="open-sesame",
         CUDA_VISIBLE_DEVICES="",
     )

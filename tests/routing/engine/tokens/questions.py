@@ -3,19 +3,18 @@
     .venv/bin/python -m tests.routing.engine.tokens.questions
 
 asks vLLM again and writes golden.json.
-The answers come from vLLM's own code (tests/support/vllm_oracle.py) with the demo model's
+The answers come from vLLM's own code (tests/support/vllm/oracle.py) with the demo model's
 tokenizer; a test marked `vllm` asks again and compares.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.vllm.worker import model_path, vllm_python
+from tests.support.vllm.forks import run_vllm_python
+from tests.support.vllm.installation import model_path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
@@ -241,16 +240,14 @@ def template(name: str) -> str:
 def ask_vllm(folder: Path, asked: list[Json]) -> list[Json]:
     """vLLM's answers, from a process of its own."""
     sent = [{**question, "template": template(question["template"])} for question in asked]
-    done = subprocess.run(
-        [vllm_python(), ROOT / "tests/support/vllm_oracle.py", folder],
-        input=json.dumps(sent).encode(),
-        capture_output=True,
+    done = run_vllm_python(
+        str(ROOT / "tests/support/vllm/oracle.py"),
+        str(folder),
+        stdin=json.dumps(sent).encode(),
         timeout=300,
-        check=False,
-        env={**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"},
     )
     if done.returncode:
-        raise RuntimeError(done.stderr.decode()[-2000:])
+        raise RuntimeError(done.stderr[-2000:])
     answers: list[Json] = json.loads(done.stdout)
     return answers
 

@@ -13,7 +13,7 @@ from routing.engine.tokens import splitter as tokens_splitter
 from routing.engine.tokens.splitter import Splitter
 from routing.engine.tokens.tokenizer import LocalTokenizer, load
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
-from tests.vllm.worker import model_path
+from tests.support.vllm.installation import model_path
 
 KINDS = [*zoo.MAKERS, pytest.param("real", marks=pytest.mark.vllm)]
 

@@ -11,7 +11,7 @@ import pytest
 from routing.engine.tokens.tokenizer import LocalTokenizer, TokenizerUnusable, load
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.questions import golden
-from tests.vllm.worker import model_path
+from tests.support.vllm.installation import model_path
 
 
 def folder(tmp_path: Path, **files: Any) -> Path:

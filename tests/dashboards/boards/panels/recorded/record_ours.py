@@ -23,9 +23,10 @@ from pathlib import Path
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.dashboards.boards.panels.recorded.replay import FOLDER, keep
 from tests.support.cachenode import CacheNode
+from tests.support.vllm.installation import model_path
+from tests.support.vllm.router_process import Router, Seat, events, text
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, text
-from tests.vllm.worker import Worker, model_path
 
 L1_BYTES = 384 * 1024 * 1024  # some 250 blocks
 FLAGS = (

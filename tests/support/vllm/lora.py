@@ -4,10 +4,10 @@ blocks are others than the base model's."""
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
-from tests.vllm.worker import model_path, vllm_python
+from tests.support.vllm.forks import run_vllm_python
+from tests.support.vllm.installation import model_path
 
 _MAKE = """
 import json, sys, torch
@@ -40,7 +40,5 @@ def make_adapter(folder: Path) -> Path:
         "target_modules": ["q_proj", "v_proj"],
     }
     (folder / "adapter_config.json").write_text(json.dumps(facts))
-    subprocess.run(
-        [str(vllm_python()), "-c", _MAKE, str(model_path()), str(folder)], check=True, timeout=120
-    )
+    run_vllm_python("-c", _MAKE, str(model_path()), str(folder)).check_returncode()
     return folder

@@ -21,8 +21,9 @@ from typing import Any
 
 from tests.support.cachenode import ROOT, read_metric
 from tests.support.ports import free_port
+from tests.support.vllm.installation import model_path
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
-from tests.vllm.worker import Worker, model_path
 
 _WORDS = ("river", "stone", "cloud", "engine", "paper", "green", "window", "market", "light")
 _numbers = itertools.count()

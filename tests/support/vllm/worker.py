@@ -1,8 +1,4 @@
-"""A real vLLM worker on the CPU, with the cache tier on, as a process of its own.
-
-Which vLLM: EMBERLINE_VLLM_PYTHON (default .venv-vllm/bin/python) and EMBERLINE_MODEL (default
-var/models/smollm2-135m-instruct); both are made by `make vllm`.
-"""
+"""A real vLLM worker on the CPU, with or without the cache tier, as a process of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.cachenode import ROOT, read_metric
 from tests.support.ports import free_port
+from tests.support.vllm.forks import IMPORT_ENV, Fork, fork_server
+from tests.support.vllm.installation import model_path
 from tests.support.waiting import until
 
 BLOCK_TOKENS = 32
@@ -34,30 +30,8 @@ _ENV = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_SERVER_DEV_MODE": "1",  # POST /reset_prefix_cache, to empty the device cache alone
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "DO_NOT_TRACK": "1",
+    **IMPORT_ENV,
 }
-
-
-def vllm_python() -> Path:
-    """Fails, and does not skip, without vLLM: a proof that was not run is not a proof."""
-    if os.environ.get("EMBERLINE_TEST_WORKERS") == "simulated":  # see tests/settings.py
-        pytest.skip("WORKERS=simulated: real vLLM was ruled out by the caller")
-    default = ROOT / ".venv-vllm" / "bin" / "python"
-    python = Path(os.environ.get("EMBERLINE_VLLM_PYTHON", default))
-    if not python.exists():
-        pytest.fail(f"no vLLM at {python}: run `make vllm` (or say WORKERS=simulated)")
-    return python
-
-
-def model_path() -> Path:
-    default = ROOT / "var" / "models" / "smollm2-135m-instruct"
-    model = Path(os.environ.get("EMBERLINE_MODEL", default))
-    if not (model / "config.json").exists():
-        pytest.fail(f"no model at {model}: run `make vllm` (or say WORKERS=simulated)")
-    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +57,26 @@ class Worker:
         """`transfer` None: without a cache tier. `more`: arguments of vLLM."""
         self.port = port or free_port()
         self.log = folder / f"{name}.log"
-        place = folder / name  # vLLM puts its working folder first on the path of modules
-        place.mkdir(exist_ok=True)
-        argv = [str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server", *_FLAGS]
+        self._place = folder / name  # vLLM puts its working folder first on the path of modules
+        self._place.mkdir(exist_ok=True)
+        argv = ["-m", "vllm.entrypoints.openai.api_server", *_FLAGS]
         argv += ["--port", str(self.port), "--model", str(model_path())]
         if transfer is not None:
             argv += ["--kv-transfer-config", json.dumps(transfer)]
-        argv += more
-        env = {**os.environ, **_ENV, **secrets, "PYTHONPATH": str(ROOT)}
-        env.pop("PYTHONHASHSEED", None)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                argv, cwd=place, env=env, stdout=log, stderr=log, start_new_session=True
-            )
+        self._argv = [*argv, *more]
+        self._env = {**os.environ, **_ENV, **secrets, "PYTHONPATH": str(ROOT)}
+        self._env.pop("PYTHONHASHSEED", None)
+        self.process = self._start()
+
+    def _start(self) -> Fork:
+        return fork_server().start(
+            self._argv, env=self._env, cwd=self._place, stdout=self.log, stderr=self.log
+        )
+
+    def restart(self) -> None:
+        """Start a new process with the arguments and the port of one that has ended."""
+        assert self.process.poll() is not None
+        self.process = self._start()
 
     def wait_ready(self) -> None:
         until(self._healthy, START_DEADLINE_S, f"worker ({self.log})")
@@ -112,7 +93,7 @@ class Worker:
     def url(self) -> str:
         return self._url("")
 
-    def complete(self, prompt: str, tokens: int = 24) -> Completion:
+    def complete(self, prompt: str, tokens: int = 12) -> Completion:
         body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0}
         status, answer = self._post("/v1/completions", body)
         assert status == 200, answer

@@ -15,7 +15,7 @@ from tests.routing.engine.tokens.bodies import Bodies
 from tests.routing.engine.tokens.questions import TEMPLATES, ask_vllm, golden
 from tests.routing.engine.tokens.test_splitter import CONTENTS, WORDS
 from tests.routing.engine.tokens.test_template import render
-from tests.vllm.worker import model_path
+from tests.support.vllm.installation import model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 

@@ -7,14 +7,11 @@ vLLM marks these hooks experimental. When one of these fails on a new vLLM, read
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import textwrap
 
 import pytest
 
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.forks import run_vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(120)]
 
@@ -122,7 +119,6 @@ def find(name):
 def show(thing):
     parts = inspect.signature(thing).parameters.values()
     return " ".join(p.name + ("=" if p.default is not p.empty else "") for p in parts)
-before = set(sys.modules)
 from cachetier.vllm_connector import compat, cpu_spec, settings, tier
 base = importlib.import_module("vllm.v1.kv_offload.tiering.base").SecondaryTierManager
 print(json.dumps({
@@ -134,7 +130,7 @@ print(json.dumps({
     "version": compat.VLLM_MINOR,
     "foreign": sorted(
         name for name in ("django", "celery", "redis", "console", "cachetier.engine")
-        if name in set(sys.modules) - before
+        if name in sys.modules
     ),
 }))
 """
@@ -142,17 +138,9 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, object]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     asked = {"signatures": list(SIGNATURES), "sources": list(SOURCES)}
-    done = subprocess.run(
-        [str(vllm_python()), "-c", textwrap.dedent(_PROBE)],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        env=env,
-        cwd="/",
-        timeout=100,
-        check=False,
+    done = run_vllm_python(
+        "-c", _PROBE, stdin=json.dumps(asked).encode(), env={"PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -201,14 +189,6 @@ def test_an_unknown_version_is_refused_in_words(seen: dict[str, object]) -> None
         "import vllm.version; vllm.version.__version__ = '0.33.1'\n"
         "import cachetier.vllm_connector.tier"
     )
-    done = subprocess.run(
-        [str(vllm_python()), "-c", program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd="/",
-        timeout=100,
-        check=False,
-    )
+    done = run_vllm_python("-c", program, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode != 0
     assert "knows vLLM 0.32, this is 0.33.1" in done.stderr

@@ -1,30 +1,30 @@
 """Real vLLM behind the router with `kvaware`, when events are lost, sizes differ and caches forget.
 
-Two workers for the whole file: A with blocks of 32 tokens and a cache so small that it evicts, its
-events behind a proxy which loses what it is told to; B with blocks of 64 and a LoRA adapter, which
-the router asks where it publishes. Each test brings prompts nobody has seen.
+Worker A has blocks of 32 tokens and a cache so small that it evicts; its events pass a proxy that
+loses messages. Worker B has blocks of 64 and a LoRA adapter, and reports its event endpoints to the
+router. Each test brings prompts nobody has seen.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.kvproxy import KvProxy
 from tests.support.ports import free_port
+from tests.support.vllm.fixtures import FILLING_PROMPTS, FILLING_WORDS, Pair
+from tests.support.vllm.lora import make_adapter
+from tests.support.vllm.router_process import Router, Seat, events, off, text
+from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, off, text
-from tests.vllm.lora import make_adapter
-from tests.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 A_BLOCK, B_BLOCK = 32, 64
-GPU_BLOCKS = 48
 B_STEPS_KEPT = 6
 
 
@@ -37,34 +37,30 @@ class Rig:
 
     def fill(self, worker: str = "a") -> None:
         """More than its cache holds, so that all before is evicted."""
-        for _ in range(6):
-            self.router.complete(text(280), worker, max_tokens=1)
+        for _ in range(FILLING_PROMPTS):
+            self.router.complete(text(FILLING_WORDS), worker, max_tokens=1)
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    folder = tmp_path_factory.mktemp("faults")
-    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS), "--max-model-len", "1024")
-    told_a = events("ipc://kv.sock", "ipc://replay.sock")
-    told_b = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
-    a = Worker(folder, "a", None, {}, *small, *told_a)
+def rig(vllm_pair: Pair, short_folder: Path) -> Iterator[Rig]:
+    folder = short_folder / "faults"
+    folder.mkdir()
+    told = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
     adapter = f"tuned={make_adapter(folder / 'adapter')}"
     lora = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", adapter)
-    b = Worker(folder, "b", None, {}, *told_b, "--block-size", str(B_BLOCK), *lora)
-    with KvProxy(f"ipc://{folder}/a/kv.sock", f"ipc://{folder}/a/replay.sock") as proxy:
-        seats = [Seat("a", a, proxy.events, proxy.replay), Seat("b", b)]
+    b = Worker(folder, "b", None, {}, *told, "--block-size", str(B_BLOCK), *lora)
+    first = vllm_pair.seats[0]
+    with KvProxy(first.kv_events, first.kv_replay) as proxy:
+        seats = [Seat("a", first.worker, proxy.events, proxy.replay), Seat("b", b)]
         router = Router(folder, seats, kv={"probe_interval_s": 0})
         try:
-            for worker in (a, b):
-                worker.wait_ready()
+            b.wait_ready()
             router.start()
-            yield Rig(a, b, proxy, router)
+            yield Rig(first.worker, b, proxy, router)
             router.stop()
         finally:
             router.kill()
-            a.kill()
             b.kill()
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_two_block_sizes_in_one_fleet_are_each_predicted_to_the_token(rig: Rig) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.routing.engine.harness import ask, metric, post, router, until
 from tests.support.fake_worker import FakeWorker
-from tests.vllm.worker import Worker
+from tests.support.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(400)]
 

@@ -13,8 +13,9 @@ import pytest
 
 from routing.doctor.examination import examine
 from routing.doctor.findings import DoctorFinding, Examination
-from tests.vllm.kvrig import Router, Seat, events
-from tests.vllm.worker import Worker
+from tests.support.vllm.fixtures import Pair
+from tests.support.vllm.router_process import Router, Seat
+from tests.support.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -34,24 +35,22 @@ class Unsettled(Router):
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
+def workers(
+    vllm_pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Worker, Worker]]:
     folder = tmp_path_factory.mktemp("doctor")
     template = folder / "other.jinja"
     template.write_text(_TEMPLATE)
-    socket = f"ipc://{folder}/kv"
-    good = Worker(folder, "good", None, {}, *events(f"{socket}.sock", f"{socket}-replay.sock"))
     wrong = (
-        *("--block-size=64", "--prefix-caching-hash-algo=sha256_cbor", "--max-model-len=1024"),
+        *("--block-size=64", "--prefix-caching-hash-algo=sha256_cbor", "--max-model-len=512"),
         f"--chat-template={template}",
     )
     bad = Worker(folder, "bad", None, {}, *wrong)
     try:
-        for worker in (good, bad):
-            worker.wait_ready()
-        yield good, bad
+        bad.wait_ready()
+        yield vllm_pair.a, bad
     finally:
-        for worker in (good, bad):
-            worker.kill()
+        bad.kill()
 
 
 def examined(router: Router) -> Examination:

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.vllm.router_process import Router, Seat, text
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, text
 
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
 _PROMPT, _COMPLETION = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"

@@ -1,27 +1,22 @@
 """Real vLLM with L1 and L2 behind the router with `kvaware`: what left the device is still known.
 
-Two workers which share one L2, with device caches so small that they evict. Each test brings
-prompts nobody has seen.
+Each test brings prompts nobody has seen.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachenode import CacheNode
+from tests.support.vllm.fixtures import FILLING_PROMPTS, FILLING_WORDS, TieredPair
+from tests.support.vllm.router_process import Router, off, text
+from tests.support.vllm.worker import BLOCK_TOKENS, Worker
 from tests.support.waiting import until
-from tests.vllm.kvrig import Router, Seat, events, off, text
-from tests.vllm.worker import BLOCK_TOKENS, Worker, model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
-
-GPU_BLOCKS = 48
-L1_BYTES = 384 * 1024 * 1024  # some 250 blocks
 
 
 @dataclass
@@ -33,36 +28,19 @@ class Rig:
 
     def fill(self, worker: str = "a") -> None:
         """More than its device holds, and less than L1 does."""
-        for _ in range(6):
-            self.router.complete(text(280), worker, max_tokens=1)
+        for _ in range(FILLING_PROMPTS):
+            self.router.complete(text(FILLING_WORDS), worker, max_tokens=1)
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    folder = tmp_path_factory.mktemp("tiers")
-    node = CacheNode(folder, memory="1GiB", password="a-password")
-    target = L2Target(f"redis://127.0.0.1:{node.port}", model_identity(str(model_path())))
-    transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
-    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS), "--max-model-len", "1024")
-    workers, seats = [], []
+def rig(vllm_tiered: TieredPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    router = Router(tmp_path_factory.mktemp("tiers"), vllm_tiered.seats, kv={"probe_interval_s": 0})
     try:
-        for name in "ab":
-            told = events("ipc://kv.sock", "ipc://replay.sock")
-            one = Worker(folder, name, transfer, {target.password_env: "a-password"}, *small, *told)
-            place = f"ipc://{folder}/{name}"
-            workers.append(one)
-            seats.append(Seat(name, one, f"{place}/kv.sock", f"{place}/replay.sock"))
-        for one in workers:
-            one.wait_ready()
-        router = Router(folder, seats, kv={"probe_interval_s": 0})
         router.start()
-        yield Rig(*workers, node, router)
-        router.kill()
+        vllm_tiered.wait_l2_used()
+        yield Rig(vllm_tiered.a, vllm_tiered.b, vllm_tiered.node, router)
     finally:
-        for one in workers:
-            one.kill()
-        node.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        router.kill()
 
 
 def test_what_left_the_device_is_predicted_from_l1(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """What vLLM itself makes of requests; run by the interpreter of .venv-vllm, never imported.
 
-    .venv-vllm/bin/python tests/support/vllm_oracle.py FOLDER < questions.json > answers.json
+    .venv-vllm/bin/python tests/support/vllm/oracle.py FOLDER < questions.json > answers.json
 
 A question is {"path", "body", "template"?: text, "server"?: {...}, "folder"?: another model's};
 its answer {"text", "ids", "format"} or {"error"}. The request models, the message parsing, the

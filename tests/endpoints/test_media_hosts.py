@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 
 import pytest
 
 from endpoints.spec.endpoint_spec import parse
 from endpoints.workload.worker_spec import Installation, worker_spec
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.forks import run_vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(240)]
 
@@ -57,11 +55,6 @@ def test_a_real_vllm_keeps_to_the_hosts(hosts: list[str], asked: list[str]) -> N
     data = {"name": "demo", "model": "/m", "cache": {"l1": {"enabled": False}}}
     spec = worker_spec(parse({**data, "media_domains": hosts}), HERE, None)
     filled = [word.replace("{port:http}", "8000") for word in spec.argv[3:]]
-    done = subprocess.run(
-        [str(vllm_python()), "-c", PROGRAM, json.dumps(filled)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **spec.env, "PYTHONPATH": ""},
-    )
+    done = run_vllm_python("-c", PROGRAM, json.dumps(filled), env={**spec.env, "PYTHONPATH": ""})
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == asked

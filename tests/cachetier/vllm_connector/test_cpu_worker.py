@@ -7,13 +7,10 @@ the device cache may change.
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
 
 from tests.support.cachenode import ROOT
-from tests.vllm.worker import vllm_python
+from tests.support.vllm.forks import run_vllm_python
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(120)]
 
@@ -81,14 +78,6 @@ print("same bytes")
 
 
 def test_stored_and_loaded_bytes_are_the_same_in_every_layout() -> None:
-    done = subprocess.run(
-        [str(vllm_python()), "-c", _PROBE],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd="/",
-        timeout=110,
-        check=False,
-    )
+    done = run_vllm_python("-c", _PROBE, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("same bytes")

@@ -1,0 +1,198 @@
+"""Real vLLM proves the cache tier: one worker computes, another answers from L2, and whatever is
+done to L2 no request fails and no text changes.
+
+Worker B reaches the cache through a proxy that breaks the wire. Each test brings prompts nobody has
+seen.
+"""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from cachetier.wire.envelope import HEADER_BYTES
+from tests.support import cachefaults
+from tests.support.vllm.fixtures import PASSWORD, TieredPair
+from tests.support.vllm.router_process import text
+from tests.support.vllm.worker import BLOCK_TOKENS, Completion
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+WORDS = 300
+
+
+@pytest.fixture(scope="module")
+def rig(vllm_tiered: TieredPair) -> TieredPair:
+    vllm_tiered.wait_l2_used()
+    return vllm_tiered
+
+
+def raw_client(rig: TieredPair) -> redis.Redis:
+    return redis.Redis(port=rig.node.port, password=PASSWORD)
+
+
+def full_blocks(answer: Completion) -> int:
+    return (answer.prompt_tokens - 1) // BLOCK_TOKENS
+
+
+def test_b_answers_from_what_a_computed(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    assert cold.cached_tokens == 0
+
+    tier, hits = "1:EmberlineL2Tier", "vllm:kv_offload_tiering_chunk_hits_total"
+    before, hits_before = rig.b.cached_from("disk"), rig.b.metric(hits, tier=tier)
+    warm = rig.b.complete(prompt)
+
+    expected = full_blocks(cold) * BLOCK_TOKENS
+    assert warm.text == cold.text
+    assert warm.cached_tokens == expected
+    assert rig.b.cached_from("disk") - before == expected
+    assert rig.b.metric(hits, tier=tier) - hits_before == full_blocks(cold)
+    assert rig.b.metric("emberline_l2_client_operations_total", op="load", result="ok") > 0
+    assert rig.node.metric("emberline_l2_hit_blocks_total") >= full_blocks(cold)
+
+
+def test_l1_answers_when_the_device_has_forgotten(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    rig.a.forget_device_cache()
+    before = rig.a.cached_from("host")
+    again = rig.a.complete(prompt)
+    assert again.text == cold.text
+    assert rig.a.cached_from("host") - before == full_blocks(cold) * BLOCK_TOKENS
+
+
+def test_changed_values_are_rejected_and_recomputed(rig: TieredPair) -> None:
+    raw = raw_client(rig)
+    before = set(raw.scan_iter(count=1000))
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    for key in set(raw.scan_iter(count=1000)) - before:
+        value = bytearray(raw.get(key))
+        value[HEADER_BYTES + len(value) // 2] ^= 1
+        raw.delete(key)  # our node keeps the first value of a block for ever
+        raw.set(key, bytes(value))
+
+    disk = rig.b.cached_from("disk")
+    answer = rig.b.complete(prompt)
+
+    assert answer.text == cold.text
+    assert rig.b.cached_from("disk") == disk
+    name = "emberline_l2_client_operations_total"
+    assert rig.b.metric(name, op="load", result="corrupt") > 0
+
+
+def test_values_of_another_key_are_rejected(rig: TieredPair) -> None:
+    """Whole, intact, and about something else: the node does not take it."""
+    raw = raw_client(rig)
+    keys = list(raw.scan_iter(count=1000))[:2]
+    other = raw.get(keys[1])
+    raw.delete(keys[0])
+    with pytest.raises(redis.ResponseError, match="envelope"):
+        raw.set(keys[0], other)
+
+
+FAULTS = {
+    "cut in a value": cachefaults.cut_after(2_000_000),
+    "truncated value": cachefaults.truncate_after(2_000_000),
+    "every byte wrong": cachefaults.flip_after(600),
+    "black hole": cachefaults.silent,
+    "slow": cachefaults.slow(0.3),
+    "garbage": cachefaults.garbage,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_wire_costs_no_request(rig: TieredPair, name: str) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    came = rig.proxy.down_bytes
+    rig.proxy.cut_all()
+    rig.proxy.fault = FAULTS[name]
+    try:
+        answer = rig.b.complete(prompt)
+    finally:
+        rig.proxy.fault = cachefaults.passing
+        rig.proxy.cut_all()
+    assert answer.text == cold.text
+    assert rig.proxy.down_bytes > came, "the fault was never met"
+    rig.wait_l2_used()
+
+
+def test_open_connections_are_reset_in_the_middle_of_a_load(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    rig.proxy.resets = True
+    rig.proxy.fault = cachefaults.then(2_000_000, rig.proxy.cut_all)
+    try:
+        assert rig.b.complete(prompt).text == cold.text
+    finally:
+        rig.proxy.fault = cachefaults.passing
+        rig.proxy.resets = False
+    rig.wait_l2_used()
+
+
+def test_l2_is_killed_in_the_middle_of_a_load(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    rig.proxy.fault = cachefaults.then(2_000_000, rig.node.process.kill)
+    try:
+        answer = rig.b.complete(prompt)
+    finally:
+        rig.proxy.fault = cachefaults.passing
+        rig.node.process.wait(timeout=15)
+        rig.node.restart()
+    assert answer.text == cold.text
+    assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "it was killed too late"
+    rig.wait_l2_used()
+
+
+def test_a_full_l2_costs_no_request(rig: TieredPair) -> None:
+    """It holds less than one prompt; what it lets go is computed."""
+    prompts = [text(WORDS), text(WORDS)]
+    cold = [rig.computed_and_stored(prompt).text for prompt in prompts]
+    rig.node.order("/resize?memory=8MiB")
+    try:
+        assert [rig.b.complete(prompt).text for prompt in prompts] == cold
+        assert rig.a.complete(text(WORDS)).status == 200
+        assert rig.node.metric("emberline_l2_blocks") <= 8 * 1024**2 / 1_474_560
+    finally:
+        rig.node.order("/resize?memory=1GiB")
+    rig.wait_l2_used()
+
+
+def test_a_password_that_changed_costs_no_request(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    rig.node.kill()
+    rig.node.password_file.write_text("another password\n")
+    rig.node.restart()
+    try:
+        assert rig.b.complete(prompt).text == cold.text
+        name = "emberline_l2_client_operations_total"
+        assert rig.b.metric(name, op="lookup", result="error") > 0
+    finally:
+        rig.node.kill()
+        rig.node.password_file.write_text(PASSWORD + "\n")
+        rig.node.restart()
+    rig.wait_l2_used()
+
+
+def test_killed_l2_costs_no_request_and_is_used_again_when_it_is_back(rig: TieredPair) -> None:
+    prompt = text(WORDS)
+    cold = rig.computed_and_stored(prompt)
+    rig.node.kill()
+    try:
+        assert rig.b.complete(prompt).text == cold.text
+        # Stores have nowhere to go now; the next request must not feel it.
+        for worker in (rig.a, rig.b):
+            assert worker.complete(text(WORDS)).status == 200
+    finally:
+        rig.node.restart()
+    rig.wait_l2_used()
+
+
+def test_no_secret_is_in_a_log(rig: TieredPair) -> None:
+    for log in (rig.a.log, rig.b.log, rig.node.log):
+        assert PASSWORD not in log.read_text()
