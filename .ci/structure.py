@@ -26,15 +26,12 @@ ENTRY_POINTS = ("__init__", "__main__", "apps", "urls")
 PRESCRIBED = {"Meta", "Command", "Migration", "Config"}
 # Pronouns, adverbs and verbs that say nothing as a module name.
 VAGUE = set(
-    "told asked kept drawn known typed living beside meanwhile nowhere here look wishes happenings "
-    "surroundings beginning honesty patience door desk presence glance".split()
+    ["told", "asked", "kept", "drawn", "known", "typed", "living", "beside", "meanwhile", "nowhere", "here", "look", "wishes", "happenings", "surroundings", "beginning", "honesty", "patience", "door", "desk", "presence", "glance"]
 )
 GERUND = re.compile(r"(?:^|_)[a-z]{2,}ing$")
 # Nouns of the field that end like a gerund; and what Django names after the app.
 NOUNS = set(
-    "routing string setting ping engine logging tracing billing pricing caching autoscaling "
-    "streaming handling binding scheduling sharding hashing encoding parsing ranking testing "
-    "naming padding ring timing sizing rendering alerting".split()
+    ["routing", "string", "setting", "ping", "engine", "logging", "tracing", "billing", "pricing", "caching", "autoscaling", "streaming", "handling", "binding", "scheduling", "sharding", "hashing", "encoding", "parsing", "ranking", "testing", "naming", "padding", "ring", "timing", "sizing", "rendering", "alerting"]
 )
 # Folders of tests that follow no product module: whole flows, the packages, the benchmarks.
 FREE_TESTS = ("journeys", "support", "packaging", "bench")

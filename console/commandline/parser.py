@@ -35,8 +35,9 @@ from console.commandline.platform import (
 )
 
 ENDPOINT = (
-    *(endpoints, endpoints, changes, drift, keys, manifests, wait),
-    *(doctor, decisions, decisions, preview, benchmarks),
+    *(endpoints.add_to, endpoints.add_to_logs, changes.add_to, drift.add_to, keys.add_to),
+    *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to),
+    *(decisions.add_to_explaining, preview.add_to, benchmarks.add_to),
 )
 ROOMS = (
     *(
@@ -77,8 +78,8 @@ def build(parser: argparse.ArgumentParser) -> Any:
     verbs = rooms.add_parser("endpoint", help="endpoints").add_subparsers(
         dest="verb", required=True, metavar="VERB"
     )
-    for part in ENDPOINT:
-        part.add_to(verbs)
+    for add_verbs in ENDPOINT:
+        add_verbs(verbs)
     for room in ROOMS:
         room.add_to(rooms)
     doctor.add_room(rooms)

@@ -1,4 +1,5 @@
-"""The worlds of tests that cross apps."""
+"""Fixtures of the tests that cross apps; each is named after the world it builds."""
 
+from tests.support.product.fixtures import *  # noqa: F403
 from tests.support.vllm.fixtures import *  # noqa: F403
 from tests.support.vllm.fixtures import _vllm_pair, _vllm_tiered  # noqa: F401

@@ -99,7 +99,7 @@ def add_to(rooms: Any) -> None:
     file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
     file.add_argument("--object", action="store_true", help="as a PrometheusRule")
     file.set_defaults(run=as_file)
-    add_to(verbs)
+    add_to_alert_clusters(verbs)
 
 
 def _of(parser: argparse.ArgumentParser, text: str) -> None:

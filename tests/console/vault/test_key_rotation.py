@@ -27,7 +27,7 @@ from dashboards.prometheus.sources import actions as sources
 from dashboards.prometheus.sources import credentials
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints.commandline.local_machine import ThisMachine
-from tests.console.clusters.conftest import kubeconfig
+from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
 from tests.support.console import person, program
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dashboards.boards.panels import BOARDS, FIRST
-from tests.dashboards.conftest import Scraping
 from tests.support.console import make_endpoint, program
+from tests.support.dashboards.fixtures import Scraping
 from tests.support.people import client_of
 from tests.support.teams import CANARY, OURS, teams, their_endpoints
 

@@ -16,8 +16,8 @@ from dashboards.boards.queries import Scope
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.config.scrape_config import render
 from dashboards.prometheus.http import client as http_client
-from tests.dashboards.conftest import Scraping
 from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.dashboards.fixtures import Scraping
 from tests.support.http_stub import HANG, http_stub
 from tests.support.ports import free_ports
 from tests.support.prometheus import Exporter, running_prometheus

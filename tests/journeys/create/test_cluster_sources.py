@@ -1,7 +1,7 @@
 """Endpoints on a cluster, from what a user asks for to pods: over a fake and a real API server.
 
 Pods here become ready by themselves and run nothing, so a router never answers; those which really
-run are in tests/e2e.
+run are in test_product_simulated.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from endpoints.models import Endpoint, EndpointStatus
 from endpoints.reconcile.reconciler import Reconciler
 from endpoints.spec.endpoint_spec import merge
 from tests.endpoints.workload.test_worker_pod import FSX, HF, OWN, PVC, S3
+from tests.support.endpoints.fixtures import data, known_machine, no_old_keys  # noqa: F401
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 

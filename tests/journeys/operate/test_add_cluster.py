@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from console.clusters import refresh
 from console.clusters.models import Cluster
-from tests.console.clusters.conftest import kubeconfig
+from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
 from tests.support.browser import Watched, chromium, watch
 from tests.support.http_stub import Stub
 from tests.support.people import PASSWORD, Cast

@@ -15,6 +15,7 @@ from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointStatus, Replica
 from endpoints.spec.endpoint_spec import merge
 from tests.support.endpoints.cluster_world import ClusterWorld, Killed
+from tests.support.endpoints.fixtures import data, known_machine, no_old_keys  # noqa: F401
 from tests.support.endpoints.world import kinds
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until

@@ -13,6 +13,7 @@ from endpoints.actions import SYSTEM
 from endpoints.logs import sources
 from endpoints.models import Endpoint
 from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.fixtures import data, known_machine, no_old_keys  # noqa: F401
 from tests.support.endpoints.world import age, kinds, states
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from tests.console.system.conftest import Rig
+from tests.console.system.conftest import Rig, rig  # noqa: F401
 from tests.support.browser import PHONE, chromium, watch
 from tests.support.people import PASSWORD, Cast
 

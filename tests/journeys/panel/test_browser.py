@@ -14,11 +14,11 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.boards.panels import BOARDS, FIRST
-from tests.dashboards.conftest import Scraping
 from tests.journeys.operate.test_every_page import violations
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
+from tests.support.dashboards.fixtures import Scraping
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 

@@ -14,8 +14,8 @@ from console.clusters import actions as clusters
 from dashboards.boards import answers, queries
 from dashboards.prometheus.http.client import Prometheus
 from dashboards.prometheus.sources import actions
-from tests.dashboards.conftest import config, wait_for
 from tests.support.console import browser, make_endpoint, person
+from tests.support.dashboards.fixtures import config, wait_for
 from tests.support.http_stub import http_stub
 from tests.support.prometheus import Exporter, running_prometheus
 from tests.support.waiting import until

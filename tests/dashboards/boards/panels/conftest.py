@@ -9,7 +9,7 @@ import pytest
 from dashboards.boards import queries
 from dashboards.prometheus.http.client import Prometheus
 from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, targets
-from tests.dashboards.conftest import wait_for
+from tests.support.dashboards.fixtures import wait_for
 
 
 @pytest.fixture(scope="session")

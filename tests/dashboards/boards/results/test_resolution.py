@@ -19,7 +19,7 @@ from dashboards.prometheus.http.client import (
     Question,
     Series,
 )
-from tests.dashboards.conftest import Scraping
+from tests.support.dashboards.fixtures import Scraping
 
 FLEET = Scope()
 NOW = 1_800_000_000.0

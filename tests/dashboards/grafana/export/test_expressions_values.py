@@ -10,8 +10,8 @@ from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
 from dashboards.grafana.export import exported, expressions
 from dashboards.prometheus.http.client import Prometheus, QueryResult, Question, Window
-from tests.dashboards.conftest import Scraping
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
+from tests.support.dashboards.fixtures import Scraping
 
 WINDOW_S, STEP_S = 900, 5  # what tests.dashboards.grafana.export.variables says of times
 

@@ -20,7 +20,7 @@ from dashboards.prometheus.http.client import (
     Window,
     connect,
 )
-from tests.dashboards.conftest import Scraping
+from tests.support.dashboards.fixtures import Scraping
 from tests.support.http_stub import HANG, http_stub
 from tests.support.http_stub import Answer as Told
 from tests.support.ports import free_ports

@@ -1,0 +1,3 @@
+"""Fixtures of the panel journey."""
+
+from tests.support.dashboards.fixtures import *  # noqa: F403

@@ -1,0 +1,96 @@
+"""One Prometheus for the tests that only ask; it scrapes five endpoints every second."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from dashboards.boards import answers, queries
+from dashboards.boards.results import resolution as intervals
+from dashboards.prometheus.http.client import Prometheus, Question
+from tests.support.http_stub import http_stub
+from tests.support.ports import free_ports
+from tests.support.prometheus import Exporter, running_prometheus
+from tests.support.waiting import until
+
+JOBS = ("vllm", "router", "l2")
+
+
+@dataclass(frozen=True)
+class Scraping:
+    """Endpoint demo is busy, idle gets no request, old runs an older vLLM, left stopped answering
+    after a few scrapes, gone was never reached."""
+
+    url: str
+
+
+def wait_for(prometheus: Prometheus, query: str) -> float:
+    """The query's first true value; another moment each time, or the cache would answer."""
+
+    def asked() -> float:
+        found = prometheus.ask({"q": Question(query, int(time.time()))})["q"].series
+        return (found[0].latest or 0.0) if found else 0.0
+
+    return until(asked, what=query)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """What one test has seen is not shown to the next."""
+    answers.KEPT.clear()
+    intervals.forget()
+
+
+@pytest.fixture(scope="session")
+def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
+    exporters = [
+        Exporter("demo"),
+        Exporter("idle", busy=False),
+        Exporter("old", without="cached_by_source"),
+        Exporter("left", lives=4),
+    ]
+    (closed,) = free_ports(1)
+    with ExitStack() as stack:
+        targets = {
+            exporter.endpoint: stack.enter_context(http_stub(exporter.answers())).address
+            for exporter in exporters
+        }
+        targets["gone"] = f"127.0.0.1:{closed}"
+        folder = tmp_path_factory.mktemp("prometheus")
+        url = stack.enter_context(running_prometheus(folder, config(targets)))
+        client = Prometheus(url)
+        # Pages look at whole steps: at up to five seconds ago.
+        for metric in (queries.PROMPT, queries.DECISIONS, queries.L2_LOOKUPS):
+            busy = f"{metric}{{endpoint_name=~'demo|old'}}"
+            wait_for(
+                client, f"count(sum by (endpoint_name) (rate({busy}[20s] offset 6s)) > 0) == 2"
+            )
+        wait_for(client, "count(up{endpoint_name='left'} offset 6s == 0) == 3")
+        wait_for(client, "count(up{endpoint_name='idle'} offset 6s == 1) == 3")
+        client.close()
+        yield Scraping(url)
+
+
+def config(targets: dict[str, str]) -> str:
+    """Every job of every endpoint, scraped each second; JSON is YAML."""
+    groups = [
+        {
+            "targets": [address],
+            "labels": {
+                "job": job,
+                "namespace": "default",
+                "endpoint_name": endpoint,
+                "pod": f"{endpoint}-{job}-0",
+                "__metrics_path__": f"/{job}",
+            },
+        }
+        for endpoint, address in targets.items()
+        for job in JOBS
+    ]
+    jobs = [{"job_name": "all", "honor_labels": True, "static_configs": groups}]
+    return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})

@@ -1,0 +1,102 @@
+"""People, an endpoint's data and a machine of known size for this room's tests."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from console.accounts.models import User
+from console.clusters.models import Cluster, ClusterStatus
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint
+from endpoints.placement import installation
+from endpoints.spec.endpoint_spec import GIB
+from tests.support.endpoints.world import World
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Operates endpoints."""
+    return User.objects.create_user("alice", password="wonderland-1", role="operator")
+
+
+@pytest.fixture
+def charlie(db: None) -> User:
+    """May only look."""
+    return User.objects.create_user("charlie", password="chocolate-1", role="viewer")
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 GiB, of which 8 shared; 4 CPUs; no GPU: whatever runs the tests."""
+    monkeypatch.setattr(installation, "memory_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(installation, "shared_memory_bytes", lambda: 8 * GIB)
+    monkeypatch.setattr(installation, "gpus", lambda: 0)
+    monkeypatch.setattr(installation.os, "cpu_count", lambda: 4)
+
+
+@pytest.fixture
+def data() -> dict[str, Any]:
+    """A whole spec that can be served."""
+    return {
+        "name": "demo",
+        "model": "smollm2-135m-instruct",
+        "engine": "simulated",
+        "replicas": 2,
+        "cache": {
+            "l1": {"enabled": True, "size_gib": 0.5, "policy": "lru", "chunk_tokens": 32},
+            "l2": {
+                "enabled": False,
+                "backend": "tieredstorage",
+                "tier": "default",
+                "url": "",
+                "password_file": "",
+                "ttl_s": 3600,
+            },
+        },
+        "routing": {
+            "enabled": True,
+            "strategy": "prefixaware",
+            "session_key": "header:x-session-id",
+            "cache_isolation": "key",
+        },
+        "worker_args": ["--max-model-len=2048"],
+        "media_domains": [],
+        "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_old_keys(settings: Any) -> None:
+    """Files outlive the database of a test."""
+    shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def demo(data: dict[str, Any]) -> Endpoint:
+    return actions.create(SYSTEM, data)
+
+
+@pytest.fixture
+def ready(world: World, demo: Endpoint) -> Endpoint:
+    world.until(demo, "Ready")
+    return demo
+
+
+@pytest.fixture
+def placed(demo: Endpoint) -> Endpoint:
+    """On a cluster; what would be asked of a real one is not the matter of these tests."""
+    east = Cluster.objects.create(name="east", kind="in-cluster")
+    ClusterStatus.objects.create(cluster=east)
+    demo.spec["placement"] = {"cluster": "east", "namespace": "models"}
+    demo.save(update_fields=["spec"])
+    demo.__dict__.pop("parsed", None)
+    return demo
