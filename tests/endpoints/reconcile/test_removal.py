@@ -111,8 +111,8 @@ def test_waiting_for_a_cluster_asks_little(
     actions.delete(SYSTEM, "demo")
     monkeypatch.setattr(observation, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
     # What has a status around it: no cluster of these tests has load balancers or routes.
-    monkeypatch.setattr(observation.parts, "TALKATIVE", (kinds.SECRET,))
-    monkeypatch.setattr(observation.parts, "around", lambda _around: ())
+    monkeypatch.setattr(observation.related_objects, "TALKATIVE", (kinds.SECRET,))
+    monkeypatch.setattr(observation.related_objects, "around", lambda _around: ())
     send = KubernetesClient._send
     passes: list[Counter[str]] = []
 

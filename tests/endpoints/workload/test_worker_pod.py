@@ -178,7 +178,7 @@ def test_the_steps_do_what_they_say(tmp_path: Path) -> None:
 
 
 def test_the_plug_in_is_copied_whole(tmp_path: Path) -> None:
-    here = Path(worker_pod.__file__).parents[1]
+    here = Path(worker_pod.__file__).parents[2]
     _run(worker_pod._COPY_PLUGIN, str(tmp_path), PYTHONPATH=str(here))
     found = "import cachetier.vllm_connector.settings as s; print(s.__file__)"
     assert str(tmp_path) in _run(found, PYTHONPATH=str(tmp_path))

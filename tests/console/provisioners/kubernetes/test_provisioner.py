@@ -29,7 +29,7 @@ from tests.support.kube.client import KINDS
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
-CRASHES = Path(__file__).with_name("crashes")
+CRASHES = Path(__file__).parents[1] / "crashes"
 REF = Ref("kubernetes", "demo")
 LABEL = "emberline.dev/workload=demo"
 S3 = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "m"}}

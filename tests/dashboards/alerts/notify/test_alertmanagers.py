@@ -141,7 +141,7 @@ def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any
         both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
         concerned = list(both)
         monkeypatch.setattr(alertmanagers, "of", lambda _endpoint: list(concerned))
-        monkeypatch.setattr(alertmanagers.sources, "alertmanagers", lambda: tuple(both))
+        monkeypatch.setattr(alertmanagers.connections, "alertmanagers", lambda: tuple(both))
         at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
         west.broken = True
         assert client.patch(at, {"comment": "never"}).status_code == 502
@@ -205,15 +205,15 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
     labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
     alert = firing_module.Alert("Slow", "demo", "", "page", None, "s", "r", labels)
     monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((alert,)))
-    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    monkeypatch.setattr(dispatcher.connections, "any_known", lambda: True)
     assert dispatcher.read().alerts == ()
-    monkeypatch.setattr(dispatcher.managers.sources, "alertmanagers", tuple)
+    monkeypatch.setattr(dispatcher.alertmanagers.connections, "alertmanagers", tuple)
     assert len(dispatcher.read().alerts) == 1
 
 
 def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
     monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((), missing="west is away"))
-    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    monkeypatch.setattr(dispatcher.connections, "any_known", lambda: True)
     seen = dispatcher.read()
     assert (seen.unknown, seen.why) == (True, "west is away")
 

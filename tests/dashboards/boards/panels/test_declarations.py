@@ -10,7 +10,7 @@ from dashboards.boards.panels import BOARDS, EXPORTERS, Board, Panel
 from dashboards.boards.queries import QUERIES
 from dashboards.boards.results import evidence
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference" / "panels.md"
+DOCS = Path(__file__).parents[4] / "docs" / "reference" / "panels.md"
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 MARK = "<!-- From here on written"
 _WHERE = {(True, True): "both", (True, False): "all", (False, True): "one"}

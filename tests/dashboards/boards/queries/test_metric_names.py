@@ -17,7 +17,7 @@ from routing.engine.kvaware import metrics as kvaware_metrics
 from routing.engine.observe.metrics import CACHE_STATES, Metrics
 
 # Names and labels as seen on a running vLLM 0.32.
-VLLM = Path(__file__).parents[1] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
+VLLM = Path(__file__).parents[3] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
 ASKED = re.compile(r"\b(?:vllm:|emberline_)\w+")
 # What a plain 0.32 has not: gone since, or only there when something is turned on.
 FORMER = {

@@ -221,11 +221,13 @@ def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.Monkey
         Silence.objects.update(ends_at=timezone.now() - timedelta(hours=1))
         return {"console": "s-2"}, None
 
-    monkeypatch.setattr(silences.managers, "replace", slow)
-    monkeypatch.setattr(silences.managers, "expire", ended.append)
+    monkeypatch.setattr(silences.alertmanagers, "replace", slow)
+    monkeypatch.setattr(silences.alertmanagers, "expire", ended.append)
     answer = client.patch(f"{API}{one['id']}/", {"comment": "late"})
     assert (answer.status_code, answer.json()["code"]) == (409, "ended")
     assert ended == [{"console": "s-2"}]  # which had begun anew there
     assert Silence.objects.get().comment == "a new driver"
-    monkeypatch.setattr(silences.managers, "replace", None)  # one known to be over is not asked of
+    monkeypatch.setattr(
+        silences.alertmanagers, "replace", None
+    )  # one known to be over is not asked of
     assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409
