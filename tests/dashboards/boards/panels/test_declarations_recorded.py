@@ -25,7 +25,7 @@ PRICES = dict.fromkeys(ENDPOINTS, 1.5)
 FACTORS = {"worker_usd_hour": PRICES, "saved_usd_token": PRICES}
 FAULTS = {"bad_query", "too_slow", "prometheus"}
 FLEET = "the fleet"
-KEPT = Path(__file__).parent / "where.json"
+KEPT = Path(__file__).parent / "recorded" / "where.json"
 
 Found = dict[str, dict[str, str]]
 """Panel (board/one|fleet/id) -> where -> its state there."""
