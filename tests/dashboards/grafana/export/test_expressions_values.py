@@ -9,7 +9,7 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope, Times
 from dashboards.grafana.export import exported, expressions
-from dashboards.prometheus.http.client import Prometheus, QueryResult, Question, Window
+from dashboards.prometheus.http.client import Deadlines, Prometheus, QueryResult, Question, Window
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.dashboards.fixtures import Scraping
 
@@ -36,7 +36,7 @@ def test_every_line_of_every_board(scraping: Scraping) -> None:
             ours = queries.render(line.query, scope, times)
             asked[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
             asked[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)
-    client = Prometheus(scraping.url)
+    client = Prometheus(scraping.url, Deadlines(read_s=60, page_s=90))  # some 300 questions at once
     found = client.ask(asked)
     client.close()
     for name in asked:
