@@ -1,8 +1,7 @@
-"""Every write to what is wanted of an endpoint: form, REST and command line all end here.
+"""Writes to an endpoint's desired state, shared by pages, REST and command line.
 
-Promises, for each verb: permission, then check, then one transaction which writes the row, its
-revision and the audit line together (or nothing), then a nudge once it is committed. Must not
-start, stop or look at anything that runs.
+Each verb checks permission and input, then writes the row, its revision and the audit entry in one
+transaction, and nudges the reconciler after commit. Nothing running is read or changed here.
 """
 
 from __future__ import annotations
@@ -44,14 +43,16 @@ from endpoints.spec.rules import check
 from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()
-Actor = Any  # User | System | AnonymousUser: `require` refuses what has no role
+Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a role
 
 
 def create(
     actor: Actor, data: Any, *, team: str | None = None, request_id: str = "", note: Any = ""
 ) -> Endpoint:
-    """A new endpoint, or `SpecErrors`. `team`: a slug, see `teams.for_new`; `note`: what its author
-    says of it, kept with it."""
+    """Create an endpoint. Raise SpecErrors if the spec is invalid.
+
+    `team` is a slug (see `teams.for_new`); `note` is the author's comment on the revision.
+    """
     owner = teams.for_new(actor, team)
     why = note_of(note)
     spec = check(data, teams.context(actor, owner))
@@ -82,7 +83,7 @@ def update(
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
-    """Replace the whole spec. A spec equal to the present one changes nothing."""
+    """Replace the whole spec. An unchanged spec writes nothing."""
     teams.allow(actor, name)
     why = note_of(note)
     if isinstance(data, Mapping):
@@ -131,7 +132,7 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    """Change how many workers are wanted; 0 pauses."""
+    """Set the number of workers; 0 pauses."""
     teams.allow(actor, name)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
@@ -151,7 +152,7 @@ def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
 
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    """Want as many workers as before the pause."""
+    """Restore the number of workers from before the pause."""
     teams.allow(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
@@ -171,7 +172,7 @@ def rollback(
     verb: str = "rollback",
     note: Any = "",
 ) -> Endpoint:
-    """Want again what an earlier revision wanted, checked against today's machine."""
+    """Apply an earlier revision's spec again, checked against the present installation."""
     teams.allow(actor, name)
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
@@ -189,7 +190,7 @@ def rollback(
 
 
 def roll_back_failed(name: str, number: int, *, expected_generation: int) -> Endpoint:
-    """By the reconciler, when a revision has failed and `number` was the last that served."""
+    """Roll back to `number`, the last revision that served. Called by the reconciler."""
     return rollback(
         SYSTEM, name, number, expected_generation=expected_generation, verb=AUTO_ROLLBACK
     )
@@ -198,7 +199,7 @@ def roll_back_failed(name: str, number: int, *, expected_generation: int) -> End
 def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
-    """Ask for the end of it. Asking twice is asking once."""
+    """Request deletion. Idempotent."""
     teams.allow(actor, name)
     with transaction.atomic():
         endpoint = held(actor, name)
@@ -215,7 +216,7 @@ def delete(
 
 
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
-    """The trail's shape for something that was not there before."""
+    """Return the audit changes of a newly created endpoint."""
     blank = EndpointSpec(name="", model="")
     return as_audit(diff(blank, spec))
 
@@ -251,12 +252,14 @@ def _change(
 
 
 def user_of(actor: Actor) -> User | None:
-    """The row; None for the console itself, whichever way it was told."""
+    """Return the actor's user row; None for the console itself."""
     return row(actor)
 
 
 def may_say(actor: Actor, endpoint: Endpoint) -> None:
-    """What an endpoint is, is said by its owner alone, if it has one."""
+    """Raise ConflictError unless the actor may change the spec: an owned endpoint is changed by its
+    owner only.
+    """
     owner = owner_of(endpoint.name)
     if owner is not None and not (isinstance(actor, OwningSystem) and actor.owner == owner):
         raise managed(endpoint.name, owner)
@@ -274,7 +277,7 @@ def _get(name: str) -> Endpoint:
 
 
 def locked(name: str) -> Endpoint:
-    """The row, held until the transaction ends (SQLite: the transaction itself holds all)."""
+    """Return the row, locked until the transaction ends (SQLite locks the whole database)."""
     try:
         return Endpoint.objects.select_for_update().get(name=name)
     except Endpoint.DoesNotExist:
@@ -282,7 +285,9 @@ def locked(name: str) -> Endpoint:
 
 
 def held(actor: Actor, name: str) -> Endpoint:
-    """As `locked`, for whoever may change it: it may have been moved to another team meanwhile."""
+    """Return the locked row after a second permission check: the team may have changed since the
+    first.
+    """
     endpoint = locked(name)
     teams.allow(actor, endpoint)
     return endpoint
@@ -299,7 +304,7 @@ def living(endpoint: Endpoint) -> Endpoint:
 
 
 def _pinned(endpoint: Endpoint, expected: int | None) -> int:
-    """A change computed from this generation must not be laid over another."""
+    """Raise if `endpoint` is not at the `expected` generation, for which the change was computed."""
     return endpoint.generation if expected is None else expected
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-# Label, URL's name, icon, place in the order.
+# Label, URL name, icon, position.
 _TABS = (
     ("Overview", "endpoints:detail", "server", 10),
     ("Workers", "endpoints:workers", "cpu", 15),

@@ -1,7 +1,4 @@
-"""Names and labels of what an endpoint can be; colours are the templates' business.
-
-Must not know Django: the lifecycle table, which is pure, speaks in these words.
-"""
+"""Enumerations of endpoint states with their labels. Colours are defined in the templates."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ SETTLED = frozenset({Phase.READY, Phase.PAUSED})
 
 
 class PhaseReason(StrEnum):
-    """Stable codes beside a phase. Provisioners and components add their own."""
+    """Stable codes shown with a phase. Provisioners and components add their own."""
 
     ACCEPTED = "Accepted"
     WAITING_FOR_CACHE_TIER = "WaitingForCacheTier"
@@ -62,7 +59,7 @@ class ProgressState(StrEnum):
 
 
 class ProgressStep(StrEnum):
-    """In the order in which they happen and are shown."""
+    """Steps in the order of execution and display."""
 
     ACCEPTED = "Accepted"
     CACHE_TIER = "CacheTier"
@@ -99,7 +96,7 @@ STEP_LABELS = {
 
 
 class Stage(StrEnum):
-    """How far a worker has come on a cluster, in this order."""
+    """Startup stage of a worker on a cluster, in order."""
 
     SCHEDULING = "scheduling"
     PULLING = "pulling"
@@ -119,7 +116,7 @@ class DriftVerb(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who saw an event."""
+    """Source of an event."""
 
     CONSOLE = "console"
     CLUSTER = "cluster"

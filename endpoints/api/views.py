@@ -1,7 +1,7 @@
-"""/api/v1/endpoints/: thin over `actions` and `selectors`.
+"""/api/v1/endpoints/: list, create, read, update and delete endpoints.
 
-A change may name the generation it was made for, as `If-Match` with the ETag it started from (412
-if the endpoint has moved on) or as `generation` in the body (409); then nothing is changed.
+A change may name the expected generation, as `If-Match` with an ETag (412 if the endpoint has
+changed since) or as `generation` in the body (409). Nothing is changed then.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from endpoints.spec.fields import STRATEGIES
 
 
 def _in_phase(value: str) -> Q:
-    """Deleting from the moment it is asked for, as it is shown."""
+    """Return the filter for a phase; Deleting matches from the deletion request on."""
     if value == Phase.DELETING:
         return Q(deleted_at__isnull=False)
     return Q(deleted_at__isnull=True, status__phase=value)
@@ -83,7 +83,7 @@ class Endpoints(GenericAPIView[Endpoint]):
         responses=EndpointSerializer(many=True),
     )
     def get(self, request: Request) -> Response | StreamingHttpResponse:
-        """By name. Watched, it is all that the filters leave, not a page."""
+        """Sorted by name. A watch returns all matches, without paging."""
         if watch.wanted(request):
             return watch.many(request, self._by_name)
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
@@ -103,8 +103,9 @@ class Endpoints(GenericAPIView[Endpoint]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Answers at once; `phase` tells how it comes up. Without `team` it is nobody's, or your
-        team's where you may make endpoints for that one alone."""
+        """Returns immediately; `phase` shows the progress. Without `team` the endpoint has no team,
+        or your team if you may create endpoints for that team only.
+        """
         data, note = without_note(request.data)
         data, team = _with_team(data)
         id_ = request_log.current()
@@ -138,7 +139,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: CHANGED, **_REFUSED},
     )
     def put(self, request: Request, name: str) -> Response:
-        """Fields that are left out get their defaults."""
+        """Omitted fields get their defaults."""
         data, generation, note = change(request)
         selectors.get(name)
         return carried_out(
@@ -162,7 +163,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: CHANGED, **_REFUSED},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Fields that are left out keep their values."""
+        """Omitted fields keep their values."""
         data, generation, note = change(request)
         return carried_out(
             request,
@@ -184,8 +185,9 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: REMOVED, 202: EndpointSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Answers at once; the endpoint is Deleting until nothing of it is left, then 404. One that
-        is abandoned is gone with the answer (200), which says what may be left."""
+        """Returns immediately; the endpoint is Deleting until nothing of it is left, then 404. An
+        abandoned endpoint is removed at once (200); the response lists what may be left.
+        """
         generation, id_ = expected_generation(request), request_log.current()
         if flag(request, "abandon"):
             if dry_run(request):
@@ -226,7 +228,7 @@ class Revisions(ListAPIView[Revision]):
 
 
 def _with_team(data: Any) -> tuple[Any, str | None]:
-    """The spec, and the slug of the team which the endpoint is to belong to."""
+    """Split the team's slug from the spec data."""
     if not isinstance(data, dict) or "team" not in data:
         return data, None
     data = dict(data)

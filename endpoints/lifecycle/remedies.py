@@ -1,4 +1,4 @@
-"""What a person can do about a phase that is not Ready; must not know Django."""
+"""Remedies for phases other than Ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from endpoints.lifecycle.facts import CRASHES_TO_LOOP, LifecycleFacts
 from endpoints.lifecycle.phases import PhaseDecision
 
 _SCHEDULER = re.compile(r"\b\d+/\d+ nodes are available: (.*)", re.DOTALL)
-# The words of the scheduler's plug-ins, in the order in which a person would act on them.
+# Messages of the scheduler's plug-ins, in the order in which to act on them.
 _NOT_PLACED = (
     (r"Insufficient \S+/gpu", "Free GPUs, add nodes with GPUs, or lower resources.gpus."),
     (r"Insufficient cpu", "Add nodes, or lower the CPU request."),
@@ -79,7 +79,7 @@ _REMEDIES: dict[str, str] = {
 
 
 def remedy(verdict: PhaseDecision) -> str:
-    """A sentence, "" when nothing has to be done."""
+    """Return the fix as a sentence, "" if none is needed."""
     if verdict.remedy:
         return verdict.remedy
     placed = scheduling_remedy(verdict.message)
@@ -96,7 +96,7 @@ def remedy(verdict: PhaseDecision) -> str:
 
 
 def scheduling_remedy(message: str) -> str:
-    """Return what helps against each refusal the scheduler names, "" where it says nothing."""
+    """Return the fix for each scheduler message, "" for unknown ones."""
     said = _SCHEDULER.search(message)
     if said is None:
         return ""
@@ -113,14 +113,14 @@ OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSp
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Why the present revision has failed: a stable reason, and a sentence for people."""
+    """Cause of a failed revision: a stable code and a message."""
 
     reason: str
     message: str
 
 
 def blame(facts: LifecycleFacts) -> Blame | None:
-    """None while the change may still succeed, or where nothing served before it."""
+    """Return None while the rollout may still succeed, or if nothing served before it."""
     if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
         return None
     if facts.trouble is not None:

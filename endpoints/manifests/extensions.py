@@ -1,8 +1,7 @@
-"""Fields of an endpoint which an InferenceEndpointConfig has no place for: annotations.
+"""Annotations for endpoint fields that an InferenceEndpointConfig has no place for.
 
-`emberline.dev/cache.l1.size_gib: "4"` says the field of that path; texts as they are, all else as
-JSON. Promises that every field can be said so, and that an object stays portable: others ignore
-annotations. Must not know Django.
+`emberline.dev/cache.l1.size_gib: "4"` sets the field of that path; texts are literal, other values
+JSON. Every field can be set; other controllers ignore the annotations.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ def key_of(path: str) -> str:
 
 
 def place_of(path: str) -> str:
-    """Where in the object the annotation is."""
+    """Return the annotation's path in the object."""
     return f"metadata.annotations[{key_of(path)}]"
 
 
 def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Values by the path of their field; those that `problems` speaks of are left out."""
+    """Return values by field path, without those rejected by `problems`."""
     found = {}
     for key, text in annotations.items():
         path = key.removeprefix(PREFIX)
@@ -45,7 +44,7 @@ def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
-    """Ours which are no field, or which hold no value of one."""
+    """Yield errors for our annotations with an unknown field or an invalid value."""
     for key, text in annotations.items():
         if not key.startswith(PREFIX) or key in CONTROL:
             continue
@@ -64,7 +63,7 @@ def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 def text_of(path: str, value: Any) -> str:
-    """What `fields` reads back as the value."""
+    """Return the text that `fields` reads back as the value."""
     return value if BY_PATH[path].kind is str else json.dumps(value, sort_keys=True)
 
 

@@ -1,6 +1,5 @@
-"""The head of an endpoint's pages: what it is, how it is, and since when nobody has looked.
-
-Promises no query beyond the endpoint and its status. Must not know requests.
+"""Head of an endpoint's pages: identity, phase, and staleness. No queries beyond endpoint and
+status.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def head_context(endpoint: Endpoint, *, brief: bool = False) -> dict[str, Any]:
 
 
 def poll_s(endpoint: Endpoint) -> int:
-    """How often a page asks again: what moves, more often."""
+    """Return the polling interval (s), shorter during transitions."""
     settled = endpoint.shown_phase in SETTLED and endpoint.current
     return SETTLED_POLL_S if settled else UNSETTLED_POLL_S
 
 
 def is_stale(endpoint: Endpoint) -> bool:
-    """Nobody has looked for so long that what is shown may no longer be so."""
+    """Return whether the last observation is overdue."""
     seen_s = (timezone.now() - endpoint.status.updated_at).total_seconds()
     return seen_s > STALE_S

@@ -1,4 +1,4 @@
-"""What ties endpoints to cache tiers: who uses one, and whom to tell when it moves."""
+"""Endpoints that use cache tiers, and their nudge when a tier changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from endpoints.tasks import reconcile_endpoint
 
 
 def connect() -> None:
-    """Called once, when the application is ready."""
+    """Connect the signal. Called once when the app is ready."""
     signals.register(users)
     tier_changed.connect(look_again, dispatch_uid="endpoints.placement.cache_tiers")
 
 
 def users() -> dict[str, list[str]]:
-    """Endpoints by the tier they want."""
+    """Return endpoint names by cache tier."""
     found: dict[str, list[str]] = {}
     for endpoint in selectors.on_cache_tier():
         found.setdefault(endpoint.parsed.cache.l2.tier, []).append(f"endpoint {endpoint.name}")
@@ -28,7 +28,7 @@ def users() -> dict[str, list[str]]:
 
 
 def look_again(tier: str, **_facts: Any) -> None:
-    """Nudge the endpoints which use the tier; the sweep would find them seconds later."""
+    """Nudge the endpoints of the tier, ahead of the periodic sweep."""
     for endpoint in selectors.on_cache_tier():
         if endpoint.parsed.cache.l2.tier != tier:
             continue
@@ -37,7 +37,7 @@ def look_again(tier: str, **_facts: Any) -> None:
 
 
 def shown(name: str) -> dict[str, Any] | None:
-    """A tier on the page of an endpoint which uses it; None while there is none of that name."""
+    """Return the tier for display on an endpoint's page, None if it does not exist."""
     tier = cachetiers.get(name)
     if tier is None:
         return None

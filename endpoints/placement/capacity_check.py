@@ -1,7 +1,6 @@
-"""Looks up the model and the machines of a spec, and judges each.
+"""Capacity check of a spec: find the model's shape and the machines, and evaluate each.
 
-Promises one short look (a model's config on this disk, the catalogue in one query) and no
-exception: what is not known is said so.
+Reads a local config file and the catalogue (one query). Never raises; unknown values are reported.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerd
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """`machine` is the instance type's name, "this machine", or "" where it is not known."""
+    """`machine`: name of the instance type, "this machine", or "" if unknown."""
 
     machine: str
     price_usd_hour: float | None
@@ -37,8 +36,9 @@ class MachineFit:
 
 @dataclass(frozen=True, slots=True)
 class RouterCapacity:
-    """What the routers of an endpoint request together. `usd_hour`: their share of the preferred
-    machine, None where its price or size is not known."""
+    """Total requests of an endpoint's routers. `usd_hour`: their share of the preferred machine's
+    price, None if its price or size is unknown.
+    """
 
     replicas: int
     cpus: float
@@ -48,8 +48,9 @@ class RouterCapacity:
 
 @dataclass(frozen=True, slots=True)
 class CapacityReport:
-    """`judged` in the order of preference; `best` is the kindest of them. `routers` None: they run
-    on this machine."""
+    """`judged` in order of preference; `best` is the most favourable. `routers`: None on this
+    machine.
+    """
 
     model: str
     params: int
@@ -58,7 +59,7 @@ class CapacityReport:
 
     @property
     def size(self) -> str:
-        """Such as "8.03 billion parameters"; "" where the shape is not known."""
+        """Return the model size, as "8.03 billion parameters"; "" if unknown."""
         if not self.params:
             return ""
         billions = self.params / 1e9
@@ -72,7 +73,7 @@ class CapacityReport:
 
 
 def look(spec: EndpointSpec) -> CapacityReport:
-    # An absolute path is one of the pods' image, not of this machine.
+    # An absolute path is in the pods' image, not on this machine.
     in_image = spec.on_cluster and spec.model.startswith("/")
     shape = None if in_image else model_shape(spec.model)
     wanted = requirements.wish(spec)
@@ -100,9 +101,9 @@ def _routers(
 
 
 def refusals(spec: EndpointSpec) -> list[FieldError]:
-    """Why no machine it may run on would hold it; empty while one would, or nobody can say.
+    """Return why the model fits on none of the allowed machines; empty if it may fit on one.
 
-    Only for a cluster: on this machine a person can see the worker fail, and try.
+    For clusters only: on this machine the worker's failure is visible at once.
     """
     if not spec.placement.cluster or spec.simulated:
         return []
@@ -122,7 +123,7 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
 
 
 def model_shape(model: str) -> ModelShape | None:
-    """From its files on this machine, else from its published name."""
+    """Return the shape from local files, else by published name."""
     location = machine.model_location(model)
     if location.startswith("/"):
         found = _read(Path(location))
@@ -156,8 +157,10 @@ def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]
 
 
 def _pools(spec: EndpointSpec) -> dict[str, Machine]:
-    """The cluster's own nodes, as they say themselves; only those with GPUs when GPUs are asked
-    for. One whose GPUs do not tell their memory is left to the catalogue."""
+    """Return the cluster's node pools; only GPU pools if the spec requests GPUs.
+
+    Pools without a known GPU memory size are left to the catalogue.
+    """
     inventory = clusters.inventory(spec.placement.cluster)
     wants_gpus = gpu_resource(spec)[1] > 0
     return {

@@ -1,7 +1,6 @@
-"""What this machine and this installation offer, for the rules of a spec.
+"""Capabilities of this machine and installation, input of the spec rules.
 
-Promises a `Context` made fresh on each call: models may be prepared and memory be limited while
-the console runs.
+Read on each call: models and memory limits may change while the console runs.
 """
 
 from __future__ import annotations
@@ -34,10 +33,13 @@ DEMO_MODEL = "smollm2-135m-instruct"
 def context(
     *, updating: str = "", grants: frozenset[Grant] = frozenset(), team: str = ""
 ) -> Context:
-    """`updating` names the endpoint that is being changed, whose own name is not taken; `grants`
-    are what its `team` is allowed."""
+    """Return the context of `check`.
+
+    `updating`: the endpoint being changed, whose own name is not taken. `grants`: those of its
+    `team`.
+    """
     from endpoints.placement.capacity_check import (
-        refusals,  # which itself asks this module about models
+        refusals,  # which imports this module for model folders
     )
 
     others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
@@ -45,7 +47,7 @@ def context(
         memory_bytes=memory_bytes(),
         shared_memory_bytes=shared_memory_bytes(),
         cpus=os.cpu_count() or 1,
-        # The local provisioner gives a replica no GPU of its own.
+        # The local provisioner assigns no GPUs to replicas.
         gpus=0 if settings.EMBERLINE.provisioner == "local" else gpus(),
         models=models(),
         other_names=frozenset(others),
@@ -68,7 +70,7 @@ def context(
 
 
 def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
-    """What `spec_rules.standing` needs: no look at the machine's size, nor at any cluster."""
+    """Return the context of `rules.standing`, without machine size and clusters."""
     return Context(
         memory_bytes=0,
         shared_memory_bytes=0,
@@ -84,7 +86,7 @@ def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
 
 
 def cluster_facts(name: str) -> ClusterFacts:
-    """What is known of a cluster since it was last looked at."""
+    """Return the facts of the cluster's last observation."""
     found = clusters.inventory(name)
     return ClusterFacts(
         name=name,
@@ -97,20 +99,22 @@ def cluster_facts(name: str) -> ClusterFacts:
 
 
 def l2_file_refusal(path: str) -> FileRefused | None:
-    """Why a file that an endpoint names for its Redis cannot be used, None if it can."""
+    """Return why a Redis TLS file named by an endpoint cannot be used, None if it can."""
     return confined_files.refusal(path, settings.EMBERLINE.l2_secrets)
 
 
 def is_model_folder(path: str) -> bool:
-    """Whether a path leads, over whatever links, into the installation's folder of models."""
+    """Return whether the path, with symlinks resolved, is inside the installation's model folder."""
     try:
         return Path(path).resolve().is_relative_to((settings.EMBERLINE.var / "models").resolve())
-    except (OSError, ValueError):  # a path longer than paths can be
+    except (OSError, ValueError):  # path too long
         return False
 
 
 def models() -> dict[str, str]:
-    """Names a user can choose, with their folder; "" for the demo's while it is not prepared."""
+    """Return the selectable models with their folders; "" for the demo model before its
+    preparation.
+    """
     root = settings.EMBERLINE.var / "models"
     found = {DEMO_MODEL: ""}
     for config in sorted(root.glob("*/config.json")):
@@ -119,12 +123,12 @@ def models() -> dict[str, str]:
 
 
 def model_location(model: str) -> str:
-    """What a worker is given: the folder of a known model, else the path or name itself."""
+    """Return the folder of a known model, else the path or name itself."""
     return models().get(model) or model
 
 
 def memory_bytes() -> int:
-    """Of the machine, or of the container that encloses us if that is less."""
+    """Return the memory of the machine or of the enclosing container, if less."""
     total = int(psutil.virtual_memory().total)
     for limit in LIMIT_FILES:
         try:
@@ -137,7 +141,7 @@ def memory_bytes() -> int:
 
 
 def shared_memory_bytes() -> int:
-    """Size of the memory file system in which L1 lives."""
+    """Return the size of /dev/shm, which holds L1."""
     try:
         facts = os.statvfs("/dev/shm")  # noqa: S108 (looked at, not written to)
     except OSError:
@@ -165,7 +169,7 @@ def installation(spec: EndpointSpec) -> Installation:
 
 
 def _in_images(spec: EndpointSpec) -> Installation:
-    """What is in a pod is where its image has it."""
+    """Return the paths inside the images, for pods."""
     source = model_source(spec)
     return Installation(
         python="python3",
@@ -184,7 +188,7 @@ def _identity(location: str, _age: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def _age(location: str) -> tuple[tuple[str, int, int], ...]:
-    """Changes with the files of a model's folder, so that the digest is read again only then."""
+    """Return a cache key that changes with the model's files."""
     folder = Path(location)
     if not location.startswith("/") or not folder.is_dir():
         return ()

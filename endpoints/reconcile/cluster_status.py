@@ -1,7 +1,5 @@
-"""What a cluster tells beside the workers: conditions, drift, events, and pods of the components.
-
-Promises plain rows for the status and facts for the table, from observations alone, and no write.
-Must not know Kubernetes.
+"""Cluster state around the workers: conditions, drift, events, component pods. From observations
+only.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterSurroundings:
-    """Rows are as stored: JSON."""
+    """Rows as stored in JSON."""
 
     conditions: list[dict[str, Any]] = field(default_factory=list)
     drift: list[dict[str, Any]] = field(default_factory=list)
@@ -34,7 +32,7 @@ class ClusterSurroundings:
 
 
 def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> ClusterSurroundings:
-    """Of all workloads, by name; that of the workers is called `workers`."""
+    """Combine the observations of all workloads by name; `workers` names that of the workers."""
     every = list(looked_at)
     drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
     parts = [(name, part) for name, seen in every for part in seen.parts]

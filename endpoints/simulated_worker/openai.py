@@ -1,7 +1,7 @@
-"""OpenAI's shapes: requests checked and taken apart, answers and errors put together.
+"""OpenAI API formats: request validation, responses and errors.
 
-Promises that what is not simulated is refused by name, as vLLM would refuse a bad value, rather
-than ignored when it would change the answer. Must not know how an answer comes about.
+Parameters that would change the answer but are not simulated are rejected by name, as vLLM rejects
+a bad value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from endpoints.simulated_worker import tokens
 
 FINGERPRINT = "emberline-simulated"
 _COMPLETION_TOKENS = 16
-# Parameters which would change the answer's shape, with the value that does not.
+# Parameters that change the answer's format, with their neutral values.
 _NOT_SIMULATED = {
     "n": 1,
     "best_of": 1,
@@ -44,7 +44,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A checked request. `max_tokens` is what may be generated at most."""
+    """A validated request. `max_tokens`: upper limit of generated tokens."""
 
     model: str
     chat: bool
@@ -60,7 +60,7 @@ class CompletionRequest:
 
 @dataclass(slots=True)
 class Shape:
-    """The parts that all chunks of one answer share."""
+    """Fields shared by all chunks of one answer."""
 
     ask: CompletionRequest
     request_id: str
@@ -76,7 +76,7 @@ class Shape:
         return dump(self._frame(kind, [choice]) | {"usage": usage})
 
     def chunk(self, text: str | None, finish: str | None = None) -> bytes:
-        """One event; text None opens a chat's answer."""
+        """Return one event; text None starts a chat answer."""
         choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
         if self.ask.chat:
             opening = {"role": "assistant", "content": ""}
@@ -123,7 +123,7 @@ def dump(value: Any) -> bytes:
 def load(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-        dump(value)  # half of a surrogate pair is a character to json alone
+        dump(value)  # json accepts lone surrogates
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"The body is not JSON: {error}") from None
     if not isinstance(value, dict):

@@ -1,7 +1,4 @@
-"""The fields of an endpoint on a cluster, declared once (see `spec_fields`).
-
-Promises the same as there. Must not know Django, other fields or a cluster.
-"""
+"""Fields of an endpoint on a cluster (see `fields`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An endpoint's configuration to look at: its values in groups, its text, its workers' command.
-
-Promises no secret: a spec names secrets and holds none. Must not know requests.
-"""
+"""Configuration tab: grouped values, manifest text and worker command. Specs contain no secrets."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`chosen`: it differs from what one gets without saying anything."""
+    """`chosen`: differs from the default."""
 
     label: str
     path: str
@@ -49,7 +46,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """`chosen`: how many of its values somebody chose."""
+    """`chosen`: number of non-default values."""
 
     title: str
     values: tuple[Value, ...]
@@ -60,7 +57,7 @@ class ValueGroup:
 
 
 def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
-    """The groups in which somebody chose something, and the first three in any case."""
+    """Return the groups with non-default values, and always the first three."""
     every = every_group(spec)
     return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
 
@@ -77,7 +74,7 @@ def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
 
 
 def text_of(endpoint: Endpoint) -> str:
-    """As an InferenceEndpointConfig, which `apply` and kubectl take."""
+    """Return the InferenceEndpointConfig as YAML, as accepted by `apply` and kubectl."""
     return documents.written(manifest_actions.exported(endpoint.name))
 
 
@@ -86,7 +83,7 @@ def command_of(spec: EndpointSpec) -> Preview:
 
 
 def shown(value: Any) -> str:
-    """A value as people read it."""
+    """Format a value for display."""
     if value is None or value in ("", (), [], {}):
         return "–"
     if isinstance(value, bool):

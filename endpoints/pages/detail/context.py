@@ -1,4 +1,4 @@
-"""What the page of one endpoint shows, and its prompt box."""
+"""Template context of the endpoint page, and its prompt box."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
-# Python itself refuses to read a number of thousands of digits.
+# int() raises for thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
-    """The part which changes by itself, asked for every few seconds: few queries."""
+    """Return the polled part of the page, in few queries."""
     of_cluster = selectors.of_cluster(endpoint)
     return {
         **of_cluster,
@@ -61,7 +61,7 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 
 
 def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
-    """`left`: what abandoning would leave in a cluster, for an endpoint which is on one."""
+    """`left`: objects that abandoning would leave in a cluster."""
     on_cluster = endpoint.parsed.on_cluster
     return {
         "endpoint": endpoint,
@@ -75,7 +75,7 @@ def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 @require_POST
 @role_required("operator")
 def prompt(request: HttpRequest, name: str) -> HttpResponse:
-    """Through the router, as any caller; the console's key never reaches the page."""
+    """Send a prompt through the router; the console's key never reaches the page."""
     endpoint = found(name)
     form = PromptForm(request.POST)
     answer: PromptAnswer | None = None
@@ -105,6 +105,6 @@ def found(name: str) -> Endpoint:
 
 
 def generation_of(request: HttpRequest) -> int | None:
-    """The generation which the page showed; a page without one asks for no check."""
+    """Return the generation shown on the page; None disables the check."""
     text = request.POST.get("generation", "")
     return int(text) if WHOLE.fullmatch(text) else None

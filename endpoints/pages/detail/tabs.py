@@ -1,8 +1,4 @@
-"""The tabs of one endpoint which are this room's: workers, cache, configuration, revisions, access
-and settings.
-
-Promises reads only: what these pages change goes to the views of its verb, which come back here.
-"""
+"""Tabs of an endpoint: workers, cache, configuration, revisions, access and settings. Read only."""
 
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ def move(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
-    """The teams it may be moved to by who asks; `nobody`: to none, too."""
+    """Return the teams to which the user may move it; `nobody`: also to no team."""
     return {
         "team_choices": teams.choices(request.user),
         "team_nobody": allows(request.user, "operator"),
@@ -70,11 +66,11 @@ CHOICES = 100
 
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
-    """The head by itself: every tab asks for it every few seconds."""
+    """Render the page head, polled by every tab."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
-        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        # Deleted since the page was loaded: redirect htmx to the list.
         messages.info(request, f"{name} is deleted: nothing of it is left.")
         return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
     context = head_context(endpoint, brief="brief" in request.GET)
@@ -112,7 +108,7 @@ def cache(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def events(request: HttpRequest, name: str) -> HttpResponse:
-    """All of them, or those that an address asks for; an unknown word is passed over."""
+    """List events, filtered by the query string; unknown values are ignored."""
     endpoint = found(name)
     kinds = selectors.event_kinds(endpoint)
     severity, kind = request.GET.get("severity", ""), request.GET.get("kind", "")
@@ -137,7 +133,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
-    """What it is, as values and as text, and what its workers are started with."""
+    """Render the configuration as values and text, and the worker command."""
     endpoint = found(name)
     shown = command_of(endpoint.parsed)
     context = {
@@ -154,7 +150,7 @@ def configuration(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def compare(request: HttpRequest, name: str) -> HttpResponse:
-    """Any two of its revisions, what is wanted, and what serves."""
+    """Compare two of the revisions, the desired and the serving state."""
     endpoint = found(name)
     old, new = _sides(request, endpoint)
     numbers = selectors.revisions(endpoint).values_list("number", flat=True)
@@ -178,7 +174,7 @@ def revisions(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """What going back to it would change, before one does."""
+    """Preview the changes of a rollback."""
     endpoint = found(name)
     there = _side(endpoint, str(number))
     context = {
@@ -198,12 +194,12 @@ def settings(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _pending(endpoint: Endpoint) -> Comparison | None:
-    """What is wanted and does not serve yet; None when it is the same."""
+    """Return the changes not serving yet, None without any."""
     if not endpoint.status.served_once:
         return None
     try:
         found_ = compared(side_of(endpoint, SERVING), side_of(endpoint, WANTED))
-    except NotFoundError:  # older than the revisions which are kept
+    except NotFoundError:  # older than the stored revisions
         return None
     return found_ if found_.rows else None
 

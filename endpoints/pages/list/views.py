@@ -1,8 +1,6 @@
-"""The list of endpoints: searched, filtered and sorted by its address, with the columns one keeps,
-and one verb for all that are ticked.
+"""Endpoint list: search, filters, sorting, column choice and bulk actions.
 
-Promises that the page is there at once: what Prometheus must be asked for comes with the part that
-the page asks for by itself.
+Values from Prometheus are loaded by a second request.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
-    """What stands around the rows, and is not asked for again with them."""
+    """Return the context around the rows, which is not polled."""
     return {
         "phases": [str(phase) for phase in Phase],
         "strategies": [*((name, name) for name in STRATEGIES), (list_query.IN_TURN, "in turn")],
@@ -67,7 +65,7 @@ def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[
 
 
 def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
-    """`sort` is where a click leads: up first, then down."""
+    """`sort`: sort key of the next click, ascending first."""
     key = column.sort
     up, down = bool(key) and sort == key, bool(key) and sort == f"-{key}"
     return {"column": column, "up": up, "down": down, "sort": f"-{key}" if up else key}
@@ -75,7 +73,7 @@ def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
 
 @require_POST
 def columns(request: HttpRequest) -> HttpResponseBase:
-    """Keeps them for whoever asks; with `reset`, those which everybody begins with."""
+    """Save the user's columns; `reset` restores the defaults."""
     known = {column.key for column in list_columns.columns()}
     kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
     preferences.put(request.user, list_columns.KEY, kept)
@@ -86,7 +84,7 @@ def columns(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
-    """What is about to be done to which, before it is."""
+    """Show the selected endpoints and the effect before a bulk action."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     found = list(selectors.endpoints(request.user).filter(name__in=names))
@@ -100,7 +98,7 @@ def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_run(request: HttpRequest) -> HttpResponseBase:
-    """Does it to each, and says of each how it went."""
+    """Run the bulk action and show each result."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     items = _items(request)
     if verb is None or not items:
@@ -121,7 +119,7 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
 
 
 def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
-    """Each name with the generation which the page showed of it."""
+    """Return the selected names with their displayed generations."""
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     items = [bulk_actions.BulkItem(name) for name in names]
     seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
