@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from celery import current_app
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -40,9 +41,9 @@ from endpoints.spec.endpoint_spec import (
     not_an_object,
 )
 from endpoints.spec.rules import check
-from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()
+_RECONCILE = "endpoints.tasks.reconcile_endpoint"
 Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a role
 
 
@@ -326,5 +327,6 @@ def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
 
 
 def nudge(endpoint: Endpoint) -> None:
+    """Reconcile soon. The task is looked up by name, since its module imports this one."""
     mark_due(EndpointStatus, str(endpoint.pk))
-    reconcile_endpoint.nudge(str(endpoint.pk))
+    current_app.tasks[_RECONCILE].nudge(str(endpoint.pk))

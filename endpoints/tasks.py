@@ -13,6 +13,7 @@ from console.tasks import BaseTask
 from endpoints.keys import storage, usage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.reconcile.events import KEPT
+from endpoints.reconcile.reconciler import Reconciler
 
 REVOKED_FOR = timedelta(days=90)
 """A revoked key's name is still wanted for a while, to read old decisions by."""
@@ -39,8 +40,6 @@ def _remove_orphans() -> None:
 
 @shared_task(base=BaseTask, name="endpoints.tasks.reconcile_endpoint")
 def reconcile_endpoint(endpoint_id: str) -> None:
-    from endpoints.reconcile.reconciler import Reconciler
-
     Reconciler.configured().reconcile(endpoint_id)
 
 

@@ -25,7 +25,7 @@ from console.clusters import selectors as clusters
 from console.core.grants import EVERY, OF_NAMESPACE, Grant, known
 from endpoints.models import Endpoint
 from endpoints.owners import OwningSystem, System, owner_of
-from endpoints.placement import installation
+from endpoints.placement import spec_context
 from endpoints.refusals import bad_body, no_endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
 from endpoints.spec.rules import Context, not_granted
@@ -134,7 +134,7 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
     """Return the context of `check` for this actor and team."""
-    return installation.context(
+    return spec_context.context(
         updating=updating, grants=grants(actor, team), team=team.name if team else ""
     )
 
@@ -144,7 +144,7 @@ def apply_context(endpoint: Endpoint) -> Context:
     owner = owner_of(endpoint.name)
     actor = System() if owner is None else OwningSystem(owner)
     team = endpoint.team
-    return installation.apply_context(grants(actor, team), team.name if team else "")
+    return spec_context.apply_context(grants(actor, team), team.name if team else "")
 
 
 def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
@@ -158,13 +158,13 @@ def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
     if slug in mine:
         return context(actor, mine[slug])
     given = [grants(actor, team) for team in mine.values()]
-    return installation.context(grants=grants(actor, None).union(*given))
+    return spec_context.context(grants=grants(actor, None).union(*given))
 
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
     """Raise SpecErrors if the spec needs grants that the team lacks."""
     name = team.name if team else ""
-    errors = not_granted(spec, installation.apply_context(grants(actor, team), name))
+    errors = not_granted(spec, spec_context.apply_context(grants(actor, team), name))
     if errors:
         raise SpecErrors(errors)
 

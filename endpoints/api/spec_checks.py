@@ -18,8 +18,7 @@ from console.api.serializers import ErrorSerializer
 from endpoints import teams
 from endpoints.api.serializers import SpecSerializer
 from endpoints.fit.estimate import FitVerdict, MemoryLine
-from endpoints.placement import capacity_check
-from endpoints.placement import installation as machine
+from endpoints.placement import capacity_check, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
 from endpoints.spec.rules import standing
@@ -86,7 +85,7 @@ def nameless(data: Any) -> EndpointSpec:
     """Return the spec in `data`; the name is optional. Raise SpecErrors."""
     if isinstance(data, Mapping):
         data = {"name": "unnamed", **data}
-    return parse(data, machine.context().defaults)
+    return parse(data, spec_context.context().defaults)
 
 
 def document(report: capacity_check.CapacityReport) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.db.models import Prefetch, Q, QuerySet
 
 from console.accounts.permissions import Somebody, allows, allows_somewhere, teams_where
 from endpoints.keys import storage
-from endpoints.lifecycle.components import KeyFacts
+from endpoints.keys.terms import KeyFacts
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
 _UUID = 36

@@ -47,6 +47,26 @@ class KeyTerms:
 
 
 NO_TERMS: Final = KeyTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """A valid key: its hash, never the secret. `pin`: may choose the worker. `group`: its key
+    group's id.
+
+    `spent_until` and `expires` are epoch seconds, 0 for never. A key in rotation is listed twice
+    with the same id.
+    """
+
+    id: str
+    sha256: str
+    pin: bool = False
+    terms: KeyTerms = NO_TERMS
+    spent_until: float = 0.0
+    expires: float = 0.0
+    group: str = ""
+
+
 _WHOLE = ("max_in_flight", "requests_per_minute", "tokens_per_minute", "budget_tokens")
 NAMES = frozenset(KeyTerms.__dataclass_fields__)
 

@@ -11,29 +11,11 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from console.provisioners.base import Observation
-from endpoints.keys.terms import NO_TERMS, KeyTerms
+from endpoints.keys.terms import KeyFacts
 from endpoints.lifecycle.phases import Impairment
 from endpoints.spec.endpoint_spec import EndpointSpec
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFacts:
-    """A valid key: its hash, never the secret. `pin`: may choose the worker. `group`: its key
-    group's id.
-
-    `spent_until` and `expires` are epoch seconds, 0 for never. A key in rotation is listed twice
-    with the same id.
-    """
-
-    id: str
-    sha256: str
-    pin: bool = False
-    terms: KeyTerms = NO_TERMS
-    spent_until: float = 0.0
-    expires: float = 0.0
-    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

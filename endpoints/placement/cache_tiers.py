@@ -7,10 +7,7 @@ from typing import Any
 from cachetier import selectors as cachetiers
 from cachetier import signals
 from cachetier.signals import tier_changed
-from console.claims import mark_due
-from endpoints import selectors
-from endpoints.models import EndpointStatus
-from endpoints.tasks import reconcile_endpoint
+from endpoints import actions, selectors
 
 
 def connect() -> None:
@@ -30,10 +27,8 @@ def users() -> dict[str, list[str]]:
 def look_again(tier: str, **_facts: Any) -> None:
     """Nudge the endpoints of the tier, ahead of the periodic sweep."""
     for endpoint in selectors.on_cache_tier():
-        if endpoint.parsed.cache.l2.tier != tier:
-            continue
-        mark_due(EndpointStatus, str(endpoint.pk))
-        reconcile_endpoint.nudge(str(endpoint.pk))
+        if endpoint.parsed.cache.l2.tier == tier:
+            actions.nudge(endpoint)
 
 
 def shown(name: str) -> dict[str, Any] | None:

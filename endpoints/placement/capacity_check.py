@@ -6,6 +6,7 @@ Reads a local config file and the catalogue (one query). Never raises; unknown v
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,9 @@ from console.clusters import selectors as clusters
 from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
-from endpoints.placement import installation as machine
+from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError
-from endpoints.workload.worker_pod import gpu_resource
+from endpoints.spec.gpus import gpu_resource
 
 LARGEST_CONFIG = 1_000_000
 _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}
@@ -124,7 +125,7 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
 
 def model_shape(model: str) -> ModelShape | None:
     """Return the shape from local files, else by published name."""
-    location = machine.model_location(model)
+    location = installation.model_location(model)
     if location.startswith("/"):
         found = _read(Path(location))
         if found is not None:
@@ -182,5 +183,11 @@ def _machine(one: Instance) -> Machine:
 
 
 def _this_machine() -> Machine:
-    context = machine.context()
-    return Machine("this machine", "", context.gpus, 0, context.memory_bytes, context.cpus)
+    return Machine(
+        name="this machine",
+        gpu="",
+        gpus=installation.worker_gpus(),
+        gpu_bytes=0,
+        host_bytes=installation.memory_bytes(),
+        cpus=os.cpu_count() or 1,
+    )

@@ -1,4 +1,4 @@
-"""Capabilities of this machine and installation, input of the spec rules.
+"""Models, memory and GPUs of this machine, and paths of this installation.
 
 Read on each call: models and memory limits may change while the console runs.
 """
@@ -13,89 +13,15 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
-from cachetier.selectors import tier_clusters, tier_names
 from cachetier.vllm_connector.settings import model_identity
-from console.clusters import selectors as clusters
 from console.core import confined_files
 from console.core.confined_files import FileRefused
-from console.core.grants import Grant
-from endpoints.models import Endpoint
-from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.rules import Context
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_spec import Installation
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 DEMO_MODEL = "smollm2-135m-instruct"
-
-
-def context(
-    *, updating: str = "", grants: frozenset[Grant] = frozenset(), team: str = ""
-) -> Context:
-    """Return the context of `check`.
-
-    `updating`: the endpoint being changed, whose own name is not taken. `grants`: those of its
-    `team`.
-    """
-    from endpoints.placement.capacity_check import (
-        refusals,  # which imports this module for model folders
-    )
-
-    others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
-    return Context(
-        memory_bytes=memory_bytes(),
-        shared_memory_bytes=shared_memory_bytes(),
-        cpus=os.cpu_count() or 1,
-        # The local provisioner assigns no GPUs to replicas.
-        gpus=0 if settings.EMBERLINE.provisioner == "local" else gpus(),
-        models=models(),
-        other_names=frozenset(others),
-        tiers=frozenset(tier_names()),
-        folder_exists=os.path.isdir,
-        l2_file_refusal=l2_file_refusal,
-        l2_folder=str(settings.EMBERLINE.l2_secrets),
-        misfits=refusals,
-        defaults={
-            "engine": settings.EMBERLINE.workers,
-            "placement.cluster": clusters.default_cluster(),
-        },
-        clusters=frozenset(clusters.names()),
-        cluster=cluster_facts,
-        tier_clusters=tier_clusters(),
-        grants=grants,
-        team=team,
-        model_folder=is_model_folder,
-    )
-
-
-def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
-    """Return the context of `rules.standing`, without machine size and clusters."""
-    return Context(
-        memory_bytes=0,
-        shared_memory_bytes=0,
-        cpus=0,
-        gpus=0,
-        models={},
-        l2_file_refusal=l2_file_refusal,
-        l2_folder=str(settings.EMBERLINE.l2_secrets),
-        grants=grants,
-        team=team,
-        model_folder=is_model_folder,
-    )
-
-
-def cluster_facts(name: str) -> ClusterFacts:
-    """Return the facts of the cluster's last observation."""
-    found = clusters.inventory(name)
-    return ClusterFacts(
-        name=name,
-        capabilities=None if found is None else found.capabilities,
-        why_not=lambda capability: clusters.why_not(name, capability),
-        worker_image=bool(settings.EMBERLINE.worker_image),
-        engine_image=bool(settings.EMBERLINE.engine_image),
-        priority_classes=None if found is None else found.offers.priority_classes,
-    )
 
 
 def l2_file_refusal(path: str) -> FileRefused | None:
@@ -153,6 +79,11 @@ def gpus() -> int:
     return sum(
         path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*")
     )
+
+
+def worker_gpus() -> int:
+    """Return the GPUs for replicas; the local provisioner assigns none."""
+    return 0 if settings.EMBERLINE.provisioner == "local" else gpus()
 
 
 def installation(spec: EndpointSpec) -> Installation:

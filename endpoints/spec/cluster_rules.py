@@ -13,8 +13,8 @@ from typing import Any
 from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.gpus import gpu_resource
 from endpoints.spec.pod_fields import SOURCES
-from endpoints.workload.worker_pod import gpu_resource
 
 
 @dataclass(frozen=True)

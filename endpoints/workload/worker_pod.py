@@ -6,11 +6,9 @@ router and its operators, and have enough room for weights and L1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from console.provisioners.pods import Around, Autoscale, InitStep, Peer, Pod, Scrape, Volume
 from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.gpus import gpu_resource
 from endpoints.workload.model_source import ModelSource
 
 KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
@@ -22,7 +20,6 @@ PLUGIN_PATH = "/emberline/plugin"
 HOME = "/emberline/home"
 _ANY_USER = 10_001
 _CPU_PERCENT = 70
-_GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 # A killed process leaves its L1 file, which occupies memory while the pod lives; no other process
 # writes there.
 _SWEEP = 'rm -f /dev/shm/vllm_offload_*.mmap; exec "$@"'
@@ -53,27 +50,6 @@ here = os.path.dirname(cachetier.__file__)
 skip = shutil.ignore_patterns("__pycache__", "migrations", "api")
 shutil.copytree(here, os.path.join(sys.argv[1], "cachetier"), ignore=skip, dirs_exist_ok=True)
 """
-
-
-def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
-    """Return the resource name and the count per worker."""
-    named = _gpus_named(spec.pod.resources)
-    return named or (Pod().gpu_resource, spec.resources.gpus)
-
-
-def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
-    """Return the GPUs per worker; `pod_resources` takes precedence."""
-    named = _gpus_named(pod_resources)
-    return named[1] if named else gpus
-
-
-def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
-    for part in ("limits", "requests"):
-        given = resources.get(part)
-        for name, count in given.items() if isinstance(given, Mapping) else ():
-            if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
-                return str(name), int(count)
-    return None
 
 
 def started(argv: list[str], needs: tuple[str, ...]) -> list[str]:

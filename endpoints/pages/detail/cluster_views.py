@@ -17,8 +17,8 @@ from endpoints import abandonment, drift_actions
 from endpoints.logs import sources
 from endpoints.logs import stream as logs_stream
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import found
 from endpoints.pages.detail.views import done
+from endpoints.pages.head import found
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 

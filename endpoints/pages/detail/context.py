@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
@@ -17,15 +16,12 @@ from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.editor.forms import PromptForm
-from endpoints.pages.head import poll_s
+from endpoints.pages.head import found, poll_s
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
-from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
-# int() raises for thousands of digits.
-WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
@@ -95,16 +91,3 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     if responses.asked(request):
         return render(request, "endpoints/htmx/answer.html", context)
     return render(request, "endpoints/detail.html", context)
-
-
-def found(name: str) -> Endpoint:
-    try:
-        return selectors.get(name)
-    except NotFoundError as error:
-        raise Http404(str(error)) from None
-
-
-def generation_of(request: HttpRequest) -> int | None:
-    """Return the generation shown on the page; None disables the check."""
-    text = request.POST.get("generation", "")
-    return int(text) if WHOLE.fullmatch(text) else None

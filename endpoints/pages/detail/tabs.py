@@ -18,7 +18,7 @@ from endpoints.choices import Severity
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.detail.configuration import command_of, form_values, text_of
-from endpoints.pages.detail.context import found, settings_context
+from endpoints.pages.detail.context import settings_context
 from endpoints.pages.detail.revisions import (
     SERVING,
     WANTED,
@@ -31,7 +31,7 @@ from endpoints.pages.detail.revisions import (
 )
 from endpoints.pages.detail.views import done
 from endpoints.pages.editor.feedback import lines
-from endpoints.pages.head import SETTLED_POLL_S, head_context, poll_s
+from endpoints.pages.head import SETTLED_POLL_S, found, head_context, poll_s
 from endpoints.placement import cache_tiers
 from endpoints.refusals import NotFoundError
 

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from endpoints import abandonment, actions, selectors
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import WHOLE, detail_context, found, generation_of, live_context
+from endpoints.pages.detail.context import detail_context, live_context
+from endpoints.pages.head import WHOLE, found, generation_of
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 

@@ -16,11 +16,11 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.permissions import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import consequences, spec_text
 from endpoints.pages.editor.consequences import lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.head import found, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors

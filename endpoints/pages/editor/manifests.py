@@ -17,7 +17,7 @@ from console.web.forms import Styled
 from endpoints import manifest_actions
 from endpoints.manifest_actions import ManifestTarget, PlannedChange
 from endpoints.manifests import documents
-from endpoints.pages.detail.context import found
+from endpoints.pages.head import found
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.validators import showable

@@ -18,10 +18,10 @@ from console.core.errors import STALE
 from endpoints import actions, teams
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
-from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.head import found, generation_of
 from endpoints.refusals import ConflictError, RefusalError
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import allows_somewhere, require_somewhere, role_required
 from endpoints.keys import actions, selectors, storage
 from endpoints.models import InferenceKey, KeyGroup
-from endpoints.pages.detail.context import found
+from endpoints.pages.head import found
 from endpoints.pages.keys import table
 from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
 from endpoints.refusals import NotFoundError, RefusalError

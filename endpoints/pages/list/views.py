@@ -20,8 +20,7 @@ from console.core import request_log
 from console.web import preferences, responses
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
-from endpoints.pages.detail.context import WHOLE
-from endpoints.pages.head import SETTLED_POLL_S, UNSETTLED_POLL_S
+from endpoints.pages.head import SETTLED_POLL_S, UNSETTLED_POLL_S, WHOLE
 from endpoints.pages.list import bulk_actions
 from endpoints.pages.list import columns as list_columns
 from endpoints.pages.list import query as list_query

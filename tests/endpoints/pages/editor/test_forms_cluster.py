@@ -14,7 +14,7 @@ from console.provisioners.kubernetes.api import capabilities as able
 from endpoints.models import Endpoint
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.placement import installation
+from endpoints.placement import installation, spec_context
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import flatten, merge, parse
 from tests.endpoints.pages.editor.test_views import sent
@@ -140,7 +140,7 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
         },
     )
     spec = parse(whole)
-    form = EndpointForm(spec=spec.to_dict(), context=installation.context())
+    form = EndpointForm(spec=spec.to_dict(), context=spec_context.context())
     sent = {MARK: "prod"}
     for name in form.fields:
         value = form[name].value()
@@ -148,7 +148,7 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
             sent[name] = "on"
         elif value is not False:
             sent[name] = str(value)
-    back = EndpointForm(sent, spec=spec.to_dict(), context=installation.context()).spec_data()
+    back = EndpointForm(sent, spec=spec.to_dict(), context=spec_context.context()).spec_data()
     before = spec.flat()
     assert {k: v for k, v in flatten(back).items() if v != before[k]} == {}
 
