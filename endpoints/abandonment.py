@@ -24,7 +24,6 @@ from endpoints.workload.worker_spec import workload_name
 
 
 def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
-    """Return the objects that may remain in the cluster."""
     at = endpoint.parsed.placement
     return removal_proof.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
 

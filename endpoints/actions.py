@@ -107,7 +107,6 @@ def patch(
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
-    """Change the given fields and keep the others."""
     teams.allow(actor, name)
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
@@ -153,7 +152,6 @@ def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
 
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    """Restore the number of workers from before the pause."""
     teams.allow(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
@@ -200,7 +198,6 @@ def roll_back_failed(name: str, number: int, *, expected_generation: int) -> End
 def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
-    """Request deletion. Idempotent."""
     teams.allow(actor, name)
     with transaction.atomic():
         endpoint = held(actor, name)
@@ -217,7 +214,6 @@ def delete(
 
 
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
-    """Return the audit changes of a newly created endpoint."""
     blank = EndpointSpec(name="", model="")
     return as_audit(diff(blank, spec))
 
@@ -253,7 +249,6 @@ def _change(
 
 
 def user_of(actor: Actor) -> User | None:
-    """Return the actor's user row; None for the console itself."""
     return row(actor)
 
 
@@ -305,7 +300,7 @@ def living(endpoint: Endpoint) -> Endpoint:
 
 
 def _pinned(endpoint: Endpoint, expected: int | None) -> int:
-    """Raise if `endpoint` is not at the `expected` generation, for which the change was computed."""
+    """Raise if the endpoint has changed since the `expected` generation."""
     return endpoint.generation if expected is None else expected
 
 

@@ -16,7 +16,7 @@ class Phase(StrEnum):
 
 
 SETTLED = frozenset({Phase.READY, Phase.PAUSED})
-"""Phases which last until something happens: pages poll less often."""
+"""Stable phases, polled less often by pages."""
 
 
 class PhaseReason(StrEnum):
@@ -107,7 +107,7 @@ class Stage(StrEnum):
 
 
 AUTO_ROLLBACK = "auto-rollback"
-"""The verb of a revision which the console went back to by itself."""
+"""Verb of an automatic rollback."""
 
 
 class DriftVerb(StrEnum):
@@ -116,8 +116,6 @@ class DriftVerb(StrEnum):
 
 
 class Origin(StrEnum):
-    """Source of an event."""
-
     CONSOLE = "console"
     CLUSTER = "cluster"
 

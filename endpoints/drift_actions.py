@@ -21,7 +21,7 @@ from endpoints.refusals import ConflictError, no_drift
 from endpoints.workload.worker_spec import workload_name
 
 _SPEC_FIELDS = {".spec.replicas": "replicas"}
-"""Fields of the workers' Deployment which the spec has a name for: adopting them changes it."""
+"""Deployment fields with a field in the spec, which adopting changes."""
 
 
 def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
@@ -89,5 +89,4 @@ def _on_cluster(endpoint: Endpoint) -> Endpoint:
 
 
 def _order(endpoint: Endpoint, verb: DriftVerb, workload: str, key: str) -> None:
-    """Write the order. Idempotent."""
     DriftOrder.objects.get_or_create(endpoint=endpoint, verb=verb, workload=workload, key=key)

@@ -34,7 +34,7 @@ from endpoints.spec.rules import check
 from endpoints.spec.validators import showable
 
 NOT_SHOWN = frozenset({"manifest"})
-"""What changes with it is shown field by field."""
+"""Omitted from the diff; its changes appear in other fields."""
 
 
 class PlannedVerb(StrEnum):
@@ -104,7 +104,6 @@ def apply(
 
 
 def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
-    """Apply one change. Rejected if the endpoint has changed since the plan."""
     if one.does is PlannedVerb.CREATE:
         actions.create(actor, one.data, request_id=request_id)
     elif one.does is PlannedVerb.UPDATE:
@@ -119,7 +118,6 @@ def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
 
 
 def exported(name: str) -> dict[str, Any]:
-    """Return the endpoint as an InferenceEndpointConfig."""
     endpoint = Endpoint.objects.filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)
@@ -208,7 +206,6 @@ def _twice(planned: list[PlannedChange]) -> list[FieldError]:
 
 
 def document(one: PlannedChange) -> dict[str, Any]:
-    """Return the API representation."""
     return {
         "object": one.object,
         "name": one.name,

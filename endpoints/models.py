@@ -300,7 +300,6 @@ class InferenceKey(models.Model):
         return keys_terms.of({**self.terms, "pin": self.pin})
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields for the audit log."""
         return {"id": str(self.pk), "name": self.name, "prefix": self.prefix}
 
 

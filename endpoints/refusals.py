@@ -140,7 +140,6 @@ LONGEST_NOTE = 500
 
 
 def note_of(value: Any) -> str:
-    """Validate the author's note on a change."""
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
         remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
@@ -167,6 +166,5 @@ def group_taken(label: str) -> FieldError:
 
 
 def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> FieldError:
-    """Return the error of a malformed request body."""
     messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
     return FieldError(field, value, messages.get(code, "This has the wrong type."), remedy, code)

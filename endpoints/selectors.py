@@ -34,8 +34,6 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """A Prometheus scrape target of a worker."""
-
     address: str
     endpoint: str
     namespace: str
@@ -53,7 +51,6 @@ def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
 
 
 def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
-    """Return the names of visible endpoints, which have a page to link to."""
     wanted = {name for name in names if name}
     if not wanted:
         return frozenset()
@@ -93,13 +90,11 @@ def events(
 
 
 def event_kinds(endpoint: Endpoint) -> list[str]:
-    """Return the kinds of past events."""
     kinds = endpoint.events.order_by("kind").values_list("kind", flat=True)
     return list(kinds.distinct())
 
 
 def revisions(endpoint: Endpoint) -> QuerySet[Revision]:
-    """Return revisions, latest first."""
     return endpoint.revisions.order_by("-number")
 
 
@@ -120,7 +115,6 @@ def first_made() -> datetime | None:
 
 
 def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
-    """Return the pending drift orders, oldest first."""
     return endpoint.drift_orders.order_by("created_at")
 
 
@@ -146,7 +140,6 @@ def _model_folder(spec: EndpointSpec) -> str:
 
 
 def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
-    """Return the workers as last observed."""
     return roster.worker_facts(workers(endpoint))
 
 
@@ -166,7 +159,6 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
 
 
 def simulated_names(viewer: Somebody = None) -> list[str]:
-    """Return the endpoints with simulated workers."""
     seen = endpoints(viewer).select_related(None)
     wanted = seen.filter(spec__engine="simulated")
     running = seen.filter(replicas__simulated=True)
@@ -211,7 +203,6 @@ def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
 
 
 def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the cluster state for display; empty for an endpoint of this machine."""
     status = endpoint.status
     rolled = status.rolled_back
     back = bool(rolled) and endpoint.generation == rolled["failed"] + 1
@@ -242,7 +233,7 @@ def _moment(epoch_s: float) -> datetime | None:
 
 
 def ask_url(endpoint: Endpoint) -> str:
-    """Return the console's own URL of the endpoint, which on a cluster differs from the callers'."""
+    """Return the console's URL of the router; callers on a cluster use another one."""
     parts = endpoint.status.parts.values()
     return next((part["ask_url"] for part in parts if part.get("ask_url")), endpoint.status.url)
 
@@ -288,7 +279,6 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def one(name: str, viewer: Somebody = None) -> Endpoint:
-    """Return the endpoint with its workers, ready for `document`."""
     endpoint = with_workers(viewer).filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)

@@ -16,7 +16,7 @@ from endpoints.reconcile.events import KEPT
 from endpoints.reconcile.reconciler import Reconciler
 
 REVOKED_FOR = timedelta(days=90)
-"""A revoked key's name is still wanted for a while, to read old decisions by."""
+"""Retention of revoked keys, whose names label old routing decisions."""
 
 
 def prune_all() -> None:

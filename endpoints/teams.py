@@ -32,13 +32,11 @@ from endpoints.spec.rules import Context, not_granted
 
 
 def find(name: str) -> Thing | None:
-    """Look up an endpoint for the permission gate."""
     found = Endpoint.objects.filter(name=name).values_list("team_id").first()
     return Thing(found[0]) if found else None
 
 
 def names(user: Somebody) -> frozenset[str]:
-    """Return the endpoints visible to the user."""
     return frozenset(visible(Endpoint.objects.order_by(), user).values_list("name", flat=True))
 
 
@@ -84,7 +82,6 @@ def for_new(actor: Any, slug: str | None) -> Team | None:
 
 
 def team_for(actor: Any, slug: str) -> Team:
-    """Return the team, requiring the right to change its endpoints."""
     team = accounts.team(slug)
     if team is None or not (isinstance(actor, System) or allows(actor, "viewer", of=team)):
         raise SpecErrors([_choose(slug, actor)])
@@ -94,7 +91,6 @@ def team_for(actor: Any, slug: str) -> Team:
 
 
 def choices(actor: Any) -> list[Team]:
-    """Return the teams in which the actor may create endpoints."""
     return list(accounts.teams_with(None if isinstance(actor, System) else actor, "operator"))
 
 
@@ -110,7 +106,6 @@ def _choose(slug: str | None, actor: Any) -> FieldError:
 
 
 def owned() -> dict[str, list[str]]:
-    """Return endpoint names by team slug, including endpoints being deleted."""
     found: dict[str, list[str]] = {}
     rows = Endpoint.objects.exclude(team=None).order_by("name").values_list("team__slug", "name")
     for slug, name in rows:
@@ -140,7 +135,7 @@ def context(actor: Any, team: Team | None, updating: str = "") -> Context:
 
 
 def apply_context(endpoint: Endpoint) -> Context:
-    """Return the context of `standing`. An endpoint without a team was checked when it was written."""
+    """Return the context of `standing`; teamless endpoints were checked on write."""
     owner = owner_of(endpoint.name)
     actor = System() if owner is None else OwningSystem(owner)
     team = endpoint.team
@@ -198,13 +193,12 @@ def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
 
 
 def of_namespace(cluster: str, namespace: str) -> Team | None:
-    """Return the only team with this namespace, which owns the endpoints of followed objects there."""
     found = [team for team in Team.objects.all() if within(team, cluster, namespace)]
     return found[0] if len(found) == 1 else None
 
 
 def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
-    """Move to another team, "" or None for none. Needs the right to change the endpoints of both."""
+    """Move to another team ("" or None: none). Needs permissions in both."""
     allow(actor, name)
     with transaction.atomic():
         endpoint = Endpoint.objects.select_for_update().select_related("team").get(name=name)

@@ -41,14 +41,12 @@ def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, An
 
 
 def without_note(data: Any) -> tuple[Any, Any]:
-    """Split the note from the spec data."""
     if not isinstance(data, dict) or "note" not in data:
         return data, ""
     return {name: value for name, value in data.items() if name != "note"}, data["note"]
 
 
 def only(data: Any, name: str) -> Any:
-    """Return the only field that the request body may contain."""
     if not isinstance(data, dict):
         raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
     for other, value in data.items():
@@ -60,7 +58,6 @@ def only(data: Any, name: str) -> Any:
 
 
 def nothing(data: Any) -> None:
-    """Reject a non-empty request body."""
     if data not in ({}, None, ""):
         raise SpecErrors([bad_body("", data, "Send no body, or {}.", "unknown_field")])
 

@@ -137,7 +137,6 @@ class EndpointKeyUsage(GenericAPIView[KeyUsage]):
 
 
 def named(data: Any) -> tuple[Any, Mapping[str, Any]]:
-    """Split the name from the terms."""
     terms = dict(terms_of(data))
     return terms.pop("name", None), terms
 

@@ -228,7 +228,6 @@ class Revisions(ListAPIView[Revision]):
 
 
 def _with_team(data: Any) -> tuple[Any, str | None]:
-    """Split the team's slug from the spec data."""
     if not isinstance(data, dict) or "team" not in data:
         return data, None
     data = dict(data)

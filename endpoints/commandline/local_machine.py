@@ -51,7 +51,7 @@ def spec() -> dict[str, Any]:
 
 
 def _l1_gib(engine: str) -> float:
-    """Return 0.5, less where /dev/shm is small (64 MiB in many containers), 0 without enough of it."""
+    """Return 0.5, less where /dev/shm is small (64 MiB in many containers), or 0."""
     if engine == "simulated":
         return L1_GIB
     offered = 0.8 * installation.shared_memory_bytes() / GIB / REPLICAS
@@ -64,7 +64,6 @@ class ThisMachine:
         return seed_demo()
 
     def doctor(self) -> tuple[str, bool]:
-        """Run the checks in this process, since the API itself may be broken."""
         found = preflight.ask()
         well = not any(verdict.needed and not verdict.ok for verdict in found)
         return "\n".join(str(verdict) for verdict in found), well

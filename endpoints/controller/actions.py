@@ -24,7 +24,6 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 def follow(
     actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
 ) -> Follow:
-    """Make the objects of this namespace define endpoints."""
     _allow(actor)
     errors = _wrong(cluster, namespace)
     if errors:
@@ -45,7 +44,6 @@ def follow(
 
 
 def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
-    """Release the objects; their endpoints stay and can be edited in the console again."""
     _allow(actor)
     with transaction.atomic():
         found = Follow.objects.select_for_update().filter(pk=follow_id).first()
@@ -62,7 +60,7 @@ def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
 
 
 def _allow(actor: Actor) -> None:
-    """Require the admin role: anyone with write access to the namespace can then create endpoints."""
+    """Require the admin role, since writers of the namespace can then create endpoints."""
     if not isinstance(actor, System):
         require(actor, "admin")
 

@@ -27,8 +27,6 @@ _HASH: Final = "emberline.dev/definition-hash"
 
 
 class Objects:
-    """InferenceEndpointConfigs of one namespace."""
-
     def __init__(self, client: KubernetesClient) -> None:
         self.client = client
 
@@ -74,7 +72,6 @@ class Objects:
         return True
 
     def event(self, item: Json, reason: str, message: str, warning: bool, now: str) -> None:
-        """Record an event; repetitions with the same object, reason and text update one event."""
         metadata = item["metadata"]
         mark = hashlib.sha256(f"{metadata['uid']} {reason} {message}".encode()).hexdigest()[:10]
         body = {

@@ -55,7 +55,6 @@ class FollowedObject:
         self._report(row)
 
     def _end(self, row: Owned | None) -> None:
-        """Delete the endpoint, then remove the finalizer."""
         endpoint = _endpoint(row)
         if row is not None and endpoint is not None:
             if not endpoint.deleting:

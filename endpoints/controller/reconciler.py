@@ -29,7 +29,7 @@ AFTER_CRASH_S = 15.0
 AGAIN_S = 2.0
 AFTER_FAILURE_S = 10.0
 MOST_CALLS_S = 45.0
-"""After so long a pass leaves the other objects to the next one."""
+"""Time budget of a pass; the remaining objects are left to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def _definition(found: Follow, objects: Objects) -> None:
     elif not found.foreign:
         raise PermanentError(
             "ForeignDefinition",
-            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the same "
-            "objects. Remove that operator, or follow with --foreign if nothing acts on them.",
+            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the "
+            "same objects. Remove that operator, or follow with --foreign if nothing acts on them.",
         )
     if present is None or not cluster_objects.established(present):
         raise cluster_objects.waiting()
@@ -122,7 +122,12 @@ def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
     try:
         FollowedObject(found, objects, item).step()
     except ProvisionError as error:
-        log.warning("%s/%s: %s", found, item["metadata"]["name"], error.message)
+        log.warning(
+            "%s: object %s failed, retried in the next pass: %s",
+            found,
+            item["metadata"]["name"],
+            error.message,
+        )
         return [f"{item['metadata']['name']}: {error.message}"]
     return []
 
@@ -132,7 +137,12 @@ def _forget(found: Follow, present: set[str]) -> None:
     by hand, or definition deleted). They can be edited in the console again.
     """
     for row in found.owned.exclude(uid__in=present):
-        log.warning("%s/%s is gone: endpoint %s is let go", found, row.name, row.endpoint)
+        log.warning(
+            "%s: object %s vanished; endpoint %s is released to the console",
+            found,
+            row.name,
+            row.endpoint,
+        )
         row.delete()
 
 

@@ -14,7 +14,6 @@ from endpoints.teams import within
 
 
 def follows() -> QuerySet[Follow]:
-    """Return all follows with their status and objects."""
     return Follow.objects.select_related("status", "created_by").prefetch_related("owned")
 
 
@@ -36,7 +35,6 @@ def named(cluster: str, namespace: str) -> Follow | None:
 
 
 def document(follow: Follow) -> dict[str, Any]:
-    """Return the representation for API and command line. Prefetch with `follows`."""
     status = follow.status
     return {
         "id": str(follow.pk),
@@ -64,7 +62,6 @@ def owner_of(endpoint: str) -> Owner | None:
 
 
 def namespaces() -> dict[str, list[str]]:
-    """Return the namespaces followed or being released, by cluster."""
     found: dict[str, list[str]] = {}
     for follow in Follow.objects.all():
         found.setdefault(follow.cluster, []).append(follow.namespace)

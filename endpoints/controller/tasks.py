@@ -19,6 +19,5 @@ def follow_objects(follow_id: str) -> None:
 
 @shared_task(base=BaseTask, name="endpoints.controller.tasks.sweep")
 def sweep() -> None:
-    """Reconcile the namespaces that are due."""
     for pk in due(FollowStatus, timezone.now(), limit=100):
         follow_objects.nudge(str(pk))

@@ -19,9 +19,9 @@ GIB = 1024**3
 RUNTIME_BYTES = int(1.5 * GIB)
 CPU_RUNTIME_BYTES = int(1.2 * GIB)
 BATCH_TOKENS = 8192
-"""vLLM's default of max-num-batched-tokens for a server on a large GPU; less on smaller ones."""
+"""vLLM's default max-num-batched-tokens on a large GPU; lower on smaller ones."""
 HOST_SHARE = 0.9
-"""Of a node's memory, what pods may be given: the rest is the system's and the kubelet's."""
+"""Share of a node's memory for pods; the rest is reserved for system and kubelet."""
 BLOCK = 16
 
 
@@ -79,7 +79,7 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class FitFinding:
-    """`blocks`: vLLM or the cluster would refuse to start. `field`: the field changed by the fix."""
+    """`blocks`: vLLM or the cluster would refuse it. `field`: the field changed by the fix."""
 
     field: str
     message: str

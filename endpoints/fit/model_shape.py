@@ -50,7 +50,6 @@ class ModelShape:
         return self.linear_params + self.other_params
 
     def weights(self, dtype: str = "", quantization: str = "") -> int:
-        """Return the size of all weights in memory (bytes)."""
         packed = _QUANTIZED_BYTES.get(quantization or self.quantization)
         each = _DTYPE_BYTES.get(dtype or self.dtype, 2.0)
         unchanged = not quantization and each == _DTYPE_BYTES.get(self.dtype, 2.0)
@@ -69,7 +68,7 @@ class ModelShape:
         return 2 * self.kv_layers * max(1, self.kv_heads // ranks) * self.head_dim * each
 
     def whole_kv_token_bytes(self, each: float) -> float:
-        """Return the KV bytes of one token with each head counted once, as a cache tier stores it."""
+        """Return the KV bytes of one token, each head once, as a cache tier stores it."""
         return self.kv_token_bytes(each)
 
 
@@ -121,7 +120,6 @@ def _attention(hidden: int, heads: int, kv_heads: int, head_dim: int) -> int:
 
 
 def _latent_attention(config: Mapping[str, Any]) -> int:
-    """Return the attention parameters of DeepSeek-V2's multi-head latent attention."""
     hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
     rope, nope = int(config["qk_rope_head_dim"]), int(config["qk_nope_head_dim"])
     value, rank = int(config["v_head_dim"]), int(config["kv_lora_rank"])

@@ -19,7 +19,6 @@ _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 
 def wish(spec: EndpointSpec) -> WorkerRequirements:
-    """Return the requirements; flags that vLLM would reject are ignored."""
     flags = flag_values(spec.worker_args)
     _, count = gpu_resource(spec)
     on_cpu = count == 0

@@ -63,7 +63,6 @@ def create_in_group(
     data: Mapping[str, Any] = _NO_TERMS,
     request_id: str = "",
 ) -> NewKey:
-    """Create a key valid for every endpoint of the group."""
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
         with transaction.atomic():
@@ -171,7 +170,6 @@ def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
 
 
 def held_group(actor: Actor, group_id: str) -> KeyGroup:
-    """Return the locked group if the actor may change every endpoint in it."""
     teams.allow_somewhere(actor)
     try:
         group = KeyGroup.objects.select_for_update().get(pk=group_id)

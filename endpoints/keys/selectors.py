@@ -45,7 +45,7 @@ def key_id(key: InferenceKey) -> str:
 
 
 def groups(viewer: Somebody = None) -> QuerySet[KeyGroup]:
-    """Return groups with their endpoints and valid keys, if the viewer may see all their endpoints."""
+    """Return the groups whose endpoints are all visible, with endpoints and valid keys."""
     alive = InferenceKey.objects.filter(revoked_at__isnull=True).select_related("created_by")
     rows = KeyGroup.objects.prefetch_related("endpoints", Prefetch("keys", alive, "living_keys"))
     teams = None if viewer is None else teams_where(viewer, "viewer")
@@ -70,7 +70,6 @@ def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
 
 
 def of_groups(endpoint: Endpoint) -> QuerySet[InferenceKey]:
-    """Return the valid keys of the endpoint's groups."""
     rows = InferenceKey.objects.filter(revoked_at__isnull=True, group__endpoints=endpoint)
     return rows.select_related("group", "created_by").order_by("group__name", "name")
 
@@ -80,14 +79,12 @@ def of_group(group: KeyGroup) -> QuerySet[InferenceKey]:
 
 
 def may_change(user: Somebody, group: KeyGroup) -> bool:
-    """Return whether the user may change every endpoint of the group."""
     if not allows_somewhere(user, "operator"):
         return False
     return all(allows(user, "operator", of=endpoint) for endpoint in group.endpoints.all())
 
 
 def changeable_names(user: Somebody) -> list[str]:
-    """Return the endpoints for which the user may create keys."""
     teams = teams_where(user, "operator")
     rows = Endpoint.objects.filter(deleted_at__isnull=True).order_by("name")
     found = rows if teams is None else rows.filter(team__in=teams)
@@ -95,7 +92,6 @@ def changeable_names(user: Somebody) -> list[str]:
 
 
 def names_of(endpoint: Endpoint) -> dict[str, str]:
-    """Return names by key id, including revoked keys while their rows are kept."""
     rows = InferenceKey.objects.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint))
     return {key_id(key): key.name for key in rows}
 

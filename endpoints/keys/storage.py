@@ -42,7 +42,6 @@ def shown_prefix(key: str) -> str:
 
 
 def console_key_file(name: str) -> Path:
-    """Return the file for the console's key of the endpoint."""
     return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
 
 
@@ -116,7 +115,6 @@ def add(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms)
 
 
 def stored(terms: KeyTerms) -> dict[str, object]:
-    """Return the terms as column values."""
     found = terms.to_dict()
     return {"pin": found.pop("pin"), "terms": found}
 

@@ -57,7 +57,6 @@ class KeyUse:
 
     @property
     def estimated_tokens(self) -> int:
-        """Return the tokens that no engine reported."""
         return self.estimated_prompt_tokens + self.estimated_completion_tokens
 
     @property
@@ -107,7 +106,6 @@ def used(rows: QuerySet[KeyUsage]) -> KeyUse:
 
 
 def since(moment: datetime) -> QuerySet[KeyUsage]:
-    """Return the usage from the start of the hour of `moment` on."""
     return KeyUsage.objects.filter(hour__gte=moment.replace(minute=0, second=0, microsecond=0))
 
 
@@ -123,8 +121,6 @@ def by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
 
 @dataclass(frozen=True, slots=True)
 class DayUse:
-    """Usage of one key at one endpoint on one UTC day."""
-
     endpoint: str
     key_id: str
     day: date
@@ -132,7 +128,6 @@ class DayUse:
 
 
 def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
-    """Return usage in [begin, end), in one query."""
     rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
@@ -200,7 +195,6 @@ def judge_budgets(now: datetime) -> list[InferenceKey]:
 
 
 def opened_by(found: Iterable[InferenceKey]) -> QuerySet[Endpoint]:
-    """Return the endpoints for which these keys are valid."""
     ids = [key.pk for key in found]
     direct = Endpoint.objects.filter(keys__in=ids)
     return (direct | Endpoint.objects.filter(key_groups__keys__in=ids)).distinct()

@@ -78,9 +78,7 @@ class Component(Protocol):
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
-    ) -> ComponentStatus:
-        """Apply the desired state and return the observed one."""
-        ...
+    ) -> ComponentStatus: ...
 
     def delete(self, endpoint: EndpointFacts) -> bool:
         """Delete it; return True once nothing is left."""
@@ -91,7 +89,6 @@ _components: dict[str, Component] = {}
 
 
 def register(component: Component) -> None:
-    """Register the component, replacing one of the same name."""
     _components[component.name] = component
 
 

@@ -8,7 +8,7 @@ from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.choices import Stage
 
 CRASHES_TO_LOOP = 3
-"""Deaths of a worker without becoming ready in between, after which it is called a loop."""
+"""Crashes without readiness in between that make a crash loop."""
 NEEDS_ACTION = frozenset(
     {
         *("Unschedulable", "SchedulingGated", "SchedulerError"),
@@ -17,7 +17,7 @@ NEEDS_ACTION = frozenset(
         *("OOMKilled", "Hung"),
     }
 )
-"""Reasons of a worker which name the endpoint's condition better than that a worker is missing."""
+"""Worker reasons that describe the endpoint better than a missing worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Impairment:
 
 @dataclass(frozen=True, slots=True)
 class ObservedComponent:
-    """The cache tier, a component such as the router, or an exposure object.
+    """A cache tier, a component such as the router, or an exposure object.
 
     `usable`: its address is known.
     """
@@ -76,8 +76,6 @@ class ObservedComponent:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A failed call of the provisioner or of a component in this pass."""
-
     permanent: bool
     reason: str
     message: str
@@ -117,12 +115,10 @@ class LifecycleFacts:
 
     @property
     def living(self) -> tuple[ObservedWorker, ...]:
-        """Return workers not ordered to stop."""
         return tuple(worker for worker in self.workers if not worker.leaving)
 
     @property
     def ready(self) -> int:
-        """Return the number of serving workers of any spec."""
         return sum(worker.ready for worker in self.workers)
 
     @property
@@ -149,7 +145,6 @@ class LifecycleFacts:
 
     @property
     def hidden(self) -> ObservedComponent | None:
-        """Return the first exposure object that is not ready."""
         return next((part for part in self.exposure if not part.ready), None)
 
     @property
@@ -160,13 +155,11 @@ class LifecycleFacts:
 
     @property
     def blocked(self) -> ObservedWorker | None:
-        """Return the first worker of the desired spec that needs manual intervention."""
         stuck = self.stuck
         return stuck if stuck and stuck.reason in NEEDS_ACTION else None
 
     @property
     def absent(self) -> ObservedComponent | None:
-        """Return the first component that is not ready."""
         return next((part for part in self.components if not part.ready), None)
 
     @property

@@ -67,7 +67,6 @@ class PhaseRule:
 
 
 def decide(facts: LifecycleFacts) -> PhaseDecision:
-    """Return the phase decision for the facts."""
     row = next(row for row in TABLE if row.when(facts))
     return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 

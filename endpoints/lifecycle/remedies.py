@@ -50,30 +50,47 @@ _OF_CLUSTERS = {
 }
 _REMEDIES: dict[str, str] = {
     **_OF_CLUSTERS,
-    PhaseReason.WORKERS_CRASH_LOOPING: "Read the last lines of its log below: mostly it is a worker "
-    "argument, the model, or memory. Edit the endpoint; it is tried again by itself.",
-    PhaseReason.DEADLINE_EXCEEDED: "Read the log of the worker that is not ready. If the model is only "
-    "slow to load, wait: it is still being watched.",
-    PhaseReason.WORKER_UNAVAILABLE: "Nothing has to be done: the worker is started again, the others "
-    "serve. If it repeats, read its log.",
-    PhaseReason.NO_WORKER_AVAILABLE: "The workers are started again. If they do not come back, read "
-    "their logs.",
-    PhaseReason.ROUTER_UNAVAILABLE: "The router is started again. If it does not come back, read its "
-    "log.",
+    PhaseReason.WORKERS_CRASH_LOOPING: (
+        "Read the last lines of its log below: mostly it is a worker argument, the model, or "
+        "memory. Edit the endpoint; it is tried again by itself."
+    ),
+    PhaseReason.DEADLINE_EXCEEDED: (
+        "Read the log of the worker that is not ready. If the model is only slow to load, wait: "
+        "it is still being watched."
+    ),
+    PhaseReason.WORKER_UNAVAILABLE: (
+        "Nothing has to be done: the worker is started again, the others serve. If it repeats, "
+        "read its log."
+    ),
+    PhaseReason.NO_WORKER_AVAILABLE: (
+        "The workers are started again. If they do not come back, read their logs."
+    ),
+    PhaseReason.ROUTER_UNAVAILABLE: (
+        "The router is started again. If it does not come back, read its log."
+    ),
     PhaseReason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
     "Look at the Cache page, or at the Redis whose address was given.",
     PhaseReason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
     "router and workers.",
-    PhaseReason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
-    PhaseReason.PODS_UNREACHABLE: "Run this console in the cluster (or in a network which routes to its "
-    "pods): it asks routers and workers at their own addresses. Callers do not need that.",
-    PhaseReason.ROUTER_PORT_TAKEN: "Stop that process: the endpoint then serves at its address again by "
-    "itself. To give it another address, delete and create it.",
-    PhaseReason.EXPOSURE_UNAVAILABLE: "Read the conditions below: mostly it is the name of the class, "
-    "the gateway or the issuer, or a DNS name which does not lead to the cluster yet.",
+    PhaseReason.WAITING_FOR_CACHE_TIER: (
+        "Look at the Cache page if this lasts for more than a minute."
+    ),
+    PhaseReason.PODS_UNREACHABLE: (
+        "Run this console in the cluster (or in a network which routes to its pods): it asks "
+        "routers and workers at their own addresses. Callers do not need that."
+    ),
+    PhaseReason.ROUTER_PORT_TAKEN: (
+        "Stop that process: the endpoint then serves at its address again by itself. To give it "
+        "another address, delete and create it."
+    ),
+    PhaseReason.EXPOSURE_UNAVAILABLE: (
+        "Read the conditions below: mostly it is the name of the class, the gateway or the "
+        "issuer, or a DNS name which does not lead to the cluster yet."
+    ),
     PhaseReason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",
-    PhaseReason.SCALED_TO_ZERO: "Nothing has to be done. To keep workers always, set the minimum of its "
-    "scaling above 0.",
+    PhaseReason.SCALED_TO_ZERO: (
+        "Nothing has to be done. To keep workers always, set the minimum of its scaling above 0."
+    ),
     PhaseReason.PAUSED: "Resume it, or set replicas above 0.",
 }
 
@@ -108,7 +125,7 @@ def scheduling_remedy(message: str) -> str:
 
 
 OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
-"""Refusals of a provisioner that the spec itself has earned."""
+"""Provisioner errors caused by the spec."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ class StepNow:
 
 
 def steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
-    """Return the state of each step, in order."""
     if facts.deleting:
         return _going(facts)
     if facts.wanted == 0:
@@ -90,7 +89,7 @@ _PASSED = {
     ProgressStep.PREPARED: Stage.LOADING,
     ProgressStep.LOADED: Stage.READY,
 }
-"""The stage at which a worker has left a step behind."""
+"""First stage after each step."""
 
 
 def _staged(facts: LifecycleFacts) -> list[StepNow]:
@@ -122,7 +121,6 @@ _EXPOSURE = {"certificate": ProgressStep.CERTIFICATE_READY}
 
 
 def _exposure(facts: LifecycleFacts) -> list[StepNow]:
-    """Return the steps for route and certificate, each done when all its objects are ready."""
     found: dict[ProgressStep, StepNow] = {}
     for part in sorted(facts.exposure, key=lambda part: part.ready):
         step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
@@ -139,7 +137,6 @@ def _ready(facts: LifecycleFacts) -> StepNow:
 
 
 def _router(facts: LifecycleFacts) -> StepNow:
-    """Return the router's step, done once it serves the final set of workers."""
     absent = facts.absent
     if absent is None:
         return StepNow(ProgressStep.ROUTER_READY, DONE if facts.complete else ACTIVE)

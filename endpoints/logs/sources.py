@@ -22,7 +22,7 @@ MOST_LINES = 2000
 _FIRST_LINES = 100
 LOOK_S = 1.0
 PROCESS = "process"
-"""What the only container is called where there are none."""
+"""Name of the only log source of platforms without containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,6 @@ def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
 
 
 def tails(endpoint: Endpoint, lines: int) -> dict[str, str]:
-    """Return the tail of each worker's log, by worker name."""
     provisioner = provisioner_of(endpoint.parsed)
     return dict(provisioner.logs(Ref(provisioner.name, workload_name(endpoint.name)), lines))
 
@@ -124,7 +123,7 @@ def _followed(
     tail: int = _FIRST_LINES,
     stay: bool = True,
 ) -> Iterator[LogLine]:
-    """Yield lines after `after`. Clusters resume at whole seconds, so repeated lines are dropped."""
+    """Yield lines after `after`; drop repetitions, since clusters resume at whole seconds."""
     ref = Ref(provisioner.name, at.workload)
     told = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
     for line in told:

@@ -19,7 +19,7 @@ from endpoints.spec.fields import BY_PATH, FIELDS
 Flat = dict[str, Any]
 _NOT_IN_IT = frozenset({"manifest", "placement.cluster"})
 _FOLLOWS = {"resources.memory_gib"}
-"""Read from what the object says of all memory, less L1: right once L1 is said."""
+"""Derived from total memory minus L1, so correct once L1 is set."""
 
 
 def manifest(spec: EndpointSpec, image: str = "") -> dict[str, Any]:
@@ -66,7 +66,6 @@ def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
 
 
 def _forget(whole: dict[str, Any], paths: set[str]) -> None:
-    """Remove the annotations that override these fields."""
     given = whole["metadata"].get("annotations")
     if given:
         for path in paths:
@@ -76,7 +75,6 @@ def _forget(whole: dict[str, Any], paths: set[str]) -> None:
 
 
 def _differing(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
-    """Return the fields that are read back differently."""
     defaults = {field.path: field.default for field in FIELDS}
     found = _comparable(defaults | read_flat(objects.read(whole)))
     return {path for path in wanted if found[path] != wanted[path]}

@@ -18,7 +18,7 @@ from endpoints.spec.fields import BY_PATH
 PREFIX: Final = "emberline.dev/"
 ADOPT: Final = f"{PREFIX}adopt"
 CONTROL: Final = frozenset({ADOPT, f"{PREFIX}paused"})
-"""Words to whoever follows the object, not fields of the endpoint."""
+"""Annotations for the controller, not endpoint fields."""
 _ELSEWHERE: Final = frozenset({"manifest", "placement.cluster", "placement.namespace"})
 
 
@@ -27,7 +27,6 @@ def key_of(path: str) -> str:
 
 
 def place_of(path: str) -> str:
-    """Return the annotation's path in the object."""
     return f"metadata.annotations[{key_of(path)}]"
 
 

@@ -86,7 +86,6 @@ _NOT_PLACED = ("placement.cluster", "")
 
 
 def in_object(error: FieldError, manifest: Manifest) -> FieldError:
-    """Return the error with the field's path in the object."""
     path = error.field
     if path in _NOT_PLACED:
         return error

@@ -18,7 +18,7 @@ from endpoints.spec.endpoint_spec import nest
 Flat = dict[str, Any]
 LONGEST_NAME = 40
 DEADLINE_S = 3600
-"""The manifest's own default."""
+"""Default of the manifest's schema."""
 _SOURCES = {"s3": "s3", "fsx": "fsx", "huggingface": "huggingface", "kubernetesVolume": "pvc"}
 _PERIODS = (
     ("minReplicaCount", "scaling.min"),
@@ -32,7 +32,6 @@ _PERIODS = (
 
 
 def data(manifest: Manifest) -> dict[str, Any]:
-    """Return the nested input of `actions.create`."""
     return nest(flat(manifest) | {"manifest": dict(manifest.whole)})
 
 
@@ -124,7 +123,6 @@ def claim_of(spec: Mapping[str, Any]) -> str:
 
 
 def _cache(spec: Mapping[str, Any]) -> Flat:
-    """Return the cache fields; only vLLM supports them."""
     given = spec.get("kvCacheSpec") or {}
     if not worker.serves_vllm(spec["worker"]):
         return {"cache.l1.enabled": False, "cache.l2.enabled": False}

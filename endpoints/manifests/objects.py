@@ -27,7 +27,7 @@ SERVERS_OWN: Final = (
     "uid",
 )
 FINALIZER: Final = "emberline.dev/endpoint"
-"""On objects which are followed: they go after their endpoint."""
+"""Set on followed objects, so that their endpoint is deleted first."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerReferences")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -58,7 +58,6 @@ def is_manifest(document: Mapping[str, Any]) -> bool:
 
 
 def read(document: Mapping[str, Any]) -> Manifest:
-    """Return the object. Raise SpecErrors with all schema errors."""
     errors = list(_kind(document))
     if errors:
         raise SpecErrors(errors)
@@ -191,8 +190,6 @@ class NoteMark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`code` is stable; `path` is in the object."""
-
     path: str
     code: str
     message: str

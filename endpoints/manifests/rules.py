@@ -24,7 +24,6 @@ _SOURCE = "spec.modelSourceConfig"
 
 
 def errors(manifest: Manifest) -> list[FieldError]:
-    """Return all errors that can be found without a cluster."""
     found = list(extensions.problems(manifest.annotations))
     if manifest.kind != schemas.KIND:
         return [*found, *jumpstart.errors(manifest)]

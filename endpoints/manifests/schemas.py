@@ -12,7 +12,7 @@ GROUP: Final = "inference.sagemaker.aws.amazon.com"
 KIND: Final = "InferenceEndpointConfig"
 JUMPSTART: Final = "JumpStartModel"
 OLD_JUMPSTART: Final = "ModelDeployment"
-"""What JumpStartModel was called in the first samples; it has the same fields."""
+"""Name of JumpStartModel in early samples, with the same fields."""
 VERSIONS: Final = ("v1", "v1alpha1")
 PLURAL: Final = "inferenceendpointconfigs"
 
@@ -82,7 +82,6 @@ _COLUMNS = (
 
 
 def definition() -> dict[str, Any]:
-    """Return the CustomResourceDefinition to apply."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -38,7 +38,6 @@ _TRIGGERS = (
 
 
 def skeleton(spec: EndpointSpec, image: str) -> Object:
-    """Return the minimal valid object."""
     return {
         "apiVersion": f"{schemas.GROUP}/v1",
         "kind": schemas.KIND,
@@ -118,7 +117,6 @@ def _source(spec: Object, wanted: Flat) -> None:
 
 
 def _kind_of_source(source: Object, kind: str, block: str) -> None:
-    """Set the source type and remove the blocks of other types."""
     if source["modelSourceType"] != kind:
         for other in ("s3Storage", "fsxStorage", "huggingFaceModel"):
             if other != block:
@@ -275,7 +273,6 @@ Writer = Callable[[Object, Flat], None]
 
 
 def _paths(*names: str) -> frozenset[str]:
-    """Return field paths, with whole sections ending in a dot."""
     return frozenset(
         path
         for path in BY_PATH

@@ -38,7 +38,6 @@ _NOTHING = re.compile(r"(?!)")
 
 
 def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    """Yield all errors of the value."""
     problem = _type_problem(value, schema, path)
     if problem is not None:
         yield problem
@@ -52,7 +51,6 @@ def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def refused(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
-    """Return an error with the value, redacted if needed."""
     return FieldError(path, _shown(path, value), message, remedy, code)
 
 

@@ -44,7 +44,6 @@ _NUMBERS = frozenset(
 
 
 def of_manifest(scaling: Mapping[str, Any], region: str) -> list[Trigger]:
-    """Return all triggers; a list takes precedence over its single form."""
     found = [_cloudwatch(item, region) for item in listed(scaling, "cloudWatchTrigger")]
     return found + [_prometheus(item) for item in listed(scaling, "prometheusTrigger")]
 

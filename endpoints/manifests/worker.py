@@ -57,7 +57,7 @@ def memory_text(size_gib: float) -> str:
 GPU = "nvidia.com/gpu"
 MOUNT = "/opt/ml/model"
 LMCACHE_L1_GIB = 5.0
-"""What LMCache gives L1 when nobody says how much."""
+"""LMCache's default L1 size."""
 _L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
 _VLLM_STARTS = (
     ("vllm", "serve"),
@@ -78,7 +78,6 @@ def serves_vllm(worker: Mapping[str, Any]) -> bool:
 
 
 def fields(worker: Mapping[str, Any], model: str) -> Flat:
-    """Return all fields except resources and L1, which depend on each other: see `sizes`."""
     mount = worker["modelVolumeMount"].get("mountPath", MOUNT)
     port = worker["modelInvocationPort"]["containerPort"]
     variables = worker.get("environmentVariables") or []
@@ -116,7 +115,6 @@ def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def arguments(given: list[str], mount: str, port: int, model: str) -> list[str]:
-    """Return the arguments without those that repeat other fields."""
     items = list(given)
     if items[:1] == ["serve"]:
         del items[0]

@@ -16,7 +16,7 @@ from endpoints.refusals import NotFoundError
 UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
 STALE_S = 90
-"""Every endpoint is looked at at least twice in this time while the console's worker lives."""
+"""At least two reconcile intervals of a running console worker."""
 # int() raises for thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})

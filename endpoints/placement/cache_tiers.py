@@ -11,13 +11,11 @@ from endpoints import actions, selectors
 
 
 def connect() -> None:
-    """Connect the signal. Called once when the app is ready."""
     signals.register(users)
     tier_changed.connect(look_again, dispatch_uid="endpoints.placement.cache_tiers")
 
 
 def users() -> dict[str, list[str]]:
-    """Return endpoint names by cache tier."""
     found: dict[str, list[str]] = {}
     for endpoint in selectors.on_cache_tier():
         found.setdefault(endpoint.parsed.cache.l2.tier, []).append(f"endpoint {endpoint.name}")
@@ -32,7 +30,6 @@ def look_again(tier: str, **_facts: Any) -> None:
 
 
 def shown(name: str) -> dict[str, Any] | None:
-    """Return the tier for display on an endpoint's page, None if it does not exist."""
     tier = cachetiers.get(name)
     if tier is None:
         return None

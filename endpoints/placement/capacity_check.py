@@ -60,7 +60,6 @@ class CapacityReport:
 
     @property
     def size(self) -> str:
-        """Return the model size, as "8.03 billion parameters"; "" if unknown."""
         if not self.params:
             return ""
         billions = self.params / 1e9
@@ -124,7 +123,6 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
 
 
 def model_shape(model: str) -> ModelShape | None:
-    """Return the shape from local files, else by published name."""
     location = installation.model_location(model)
     if location.startswith("/"):
         found = _read(Path(location))

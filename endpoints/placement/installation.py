@@ -30,7 +30,7 @@ def l2_file_refusal(path: str) -> FileRefused | None:
 
 
 def is_model_folder(path: str) -> bool:
-    """Return whether the path, with symlinks resolved, is inside the installation's model folder."""
+    """Return whether the resolved path is inside the installation's model folder."""
     try:
         return Path(path).resolve().is_relative_to((settings.EMBERLINE.var / "models").resolve())
     except (OSError, ValueError):  # path too long
@@ -67,7 +67,6 @@ def memory_bytes() -> int:
 
 
 def shared_memory_bytes() -> int:
-    """Return the size of /dev/shm, which holds L1."""
     try:
         facts = os.statvfs("/dev/shm")  # noqa: S108 (looked at, not written to)
     except OSError:

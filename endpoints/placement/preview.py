@@ -60,7 +60,7 @@ def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
 
 
 def workload_of(spec: EndpointSpec) -> WorkloadSpec:
-    """Return the workers' workload: a change restarts workers only if it differs beyond `replicas`."""
+    """Return the workload; workers restart only if it differs beyond `replicas`."""
     return worker_spec(spec, installation(spec), _l2(spec))
 
 

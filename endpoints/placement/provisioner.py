@@ -13,7 +13,6 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 def connect() -> None:
-    """Register `users`. Called once when the app is ready."""
     related_objects.register_usage(users)
 
 

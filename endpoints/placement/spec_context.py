@@ -67,7 +67,6 @@ def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
 
 
 def cluster_facts(name: str) -> ClusterFacts:
-    """Return the facts of the cluster's last observation."""
     found = clusters.inventory(name)
     return ClusterFacts(
         name=name,

@@ -64,7 +64,6 @@ class PromptAnswer:
 
 
 def ask(request: PromptRequest) -> PromptAnswer:
-    """Send the request, read the stream to its end, and measure."""
     started = time.monotonic()
     timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
     answer = PromptAnswer()
@@ -209,7 +208,6 @@ class AnswerReader:
         self._error = ("The stream broke off before its end.", "stream")
 
     def take(self, line: str) -> str:
-        """Return the text added by this line."""
         now = time.monotonic()
         data = line[5:].strip() if line.startswith("data:") else "{}"
         if data == "[DONE]":

@@ -125,7 +125,6 @@ class Pass:
         self.trouble = Trouble(permanent, error.reason, error.message)
 
     def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
-        """Return the workers of this observation, else of the last one."""
         if seen is None:
             return Roster(rows=self.known)
         # Rows are modified in place and compared with the stored ones.

@@ -14,15 +14,13 @@ from endpoints.lifecycle.facts import Impairment, ObservedComponent, stage
 from endpoints.reconcile.events import Occurrence
 
 EXPOSING = ("route", "ingress", "load balancer", "certificate")
-"""Parts without which callers outside do not reach an endpoint."""
+"""Conditions required for external access."""
 DRIFT_KEPT = 50
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSurroundings:
-    """Rows as stored in JSON."""
-
     conditions: list[dict[str, Any]] = field(default_factory=list)
     drift: list[dict[str, Any]] = field(default_factory=list)
     pods: list[dict[str, Any]] = field(default_factory=list)

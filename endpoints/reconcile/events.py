@@ -14,7 +14,7 @@ from endpoints.models import Endpoint, EndpointEvent
 
 REPEAT_WITHIN = timedelta(minutes=10)
 KEPT = 500
-"""Of one endpoint; older ones are pruned."""
+"""Events kept per endpoint; older ones are pruned."""
 _KIND = 40  # maximum length of a stored reason
 
 
@@ -53,7 +53,7 @@ def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> No
 
 
 def write_cluster(endpoint: Endpoint, seen: Iterable[ClusterEvent], now: datetime) -> None:
-    """Write the cluster's events with its counts, updating existing rows. One query without news."""
+    """Write the cluster's events with its counts. One query if nothing is new."""
     told: dict[tuple[str, str, str], list[ClusterEvent]] = {}
     for event in seen:
         told.setdefault((event.subject, event.reason[:_KIND], event.message), []).append(event)

@@ -84,7 +84,7 @@ class Reconciler:
         # The rollback and the status with its cause are written in one transaction.
         with transaction.atomic():
             if not write(held, outcome):
-                log.info("%s: the claim was lost, nothing is written", endpoint.name)
+                log.info("%s: lost the reconcile claim; discarding the result", endpoint.name)
                 return None
             _roll_back(outcome)
         return LOOK_AGAIN_S.get(outcome.verdict.phase, UNSETTLED_S)

@@ -26,7 +26,7 @@ from endpoints.workload.worker_spec import workload_name
 FIRST_S = 0.8
 LONGEST_S = 4.0
 PART_OF_WAITING = 0.1
-"""What is late by this part of the time it took anyway is not noticed."""
+"""Accepted delay as a share of the time already waited."""
 
 
 def remove(
@@ -50,7 +50,6 @@ def remove(
 
 
 def again_s(endpoint: Endpoint) -> float:
-    """Return the seconds until the next pass."""
     since = endpoint.deleted_at or timezone.now()
     waited_s = (timezone.now() - since).total_seconds()
     return min(max(waited_s * PART_OF_WAITING, FIRST_S), LONGEST_S)

@@ -38,8 +38,6 @@ SILENT = "RouterSilent"
 
 
 class RollingPass(Pass):
-    """`provisioner` is a RollingProvisioner."""
-
     applied = ""
     carried_out: tuple[DriftOrder, ...] = ()
     overruled: tuple[DriftOrder, ...] = ()
@@ -163,7 +161,7 @@ class RollingPass(Pass):
         return outcome
 
     def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
-        """Return a rollback to the last revision that served; a rollback itself is not rolled back."""
+        """Return a rollback to the last revision that served, unless this is one."""
         found = blame(facts) if self.spec.rollout.auto_rollback else None
         if found is None:
             return None
@@ -190,14 +188,14 @@ def _mark(workload: WorkloadSpec) -> str:
 
 
 def _stood(facts: LifecycleFacts) -> int:
-    """Return the number of workers when all desired ones last served, at most the present demand."""
+    """Return the serving count when last complete, at most the present demand."""
     if facts.complete:
         return facts.wanted
     return min(facts.stood, facts.wanted)
 
 
 def _reachable(name: str, status: ComponentStatus) -> ComponentStatus:
-    """Explain a component reached by the cluster's probe but not by the console: no route to pods."""
+    """Report a missing route to pods if only the cluster's probe succeeds."""
     stands = status.seen is not None and any(
         replica.state is ReplicaState.READY for replica in status.seen.replicas
     )

@@ -1,4 +1,4 @@
-"""Workers across passes: rows to write, events, and facts for the phase table. No writes, no clock."""
+"""Compare workers across passes: rows to write, events, and facts for the phase table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from endpoints.models import Endpoint, Replica
 from endpoints.reconcile.events import Occurrence
 
 DRAIN = timedelta(seconds=30)
-"""A leaving worker finishes its requests for so long before it is stopped."""
+"""Limit for the requests of a draining worker before it is stopped."""
 
 CLOCK_SLACK = timedelta(seconds=1.5)
-"""Start times of one process may be told with whole seconds."""
+"""Start times may be reported in whole seconds."""
 
 _RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
 
@@ -55,7 +55,6 @@ class Roster:
 def roster(
     before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: WorkerDemand
 ) -> Roster:
-    """Compare the stored rows with the observation."""
     known = {row.name: row for row in before}
     found = Roster()
     for replica in seen:
@@ -79,7 +78,6 @@ def roster(
 
 
 def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
-    """Return the workers as given to components."""
     return tuple(
         WorkerFacts(
             name=row.name,
@@ -143,7 +141,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) ->
 
 
 def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
-    """Return the restart count at the last readiness or spec change; crashes are counted from it."""
+    """Return the restart count from which crashes are counted."""
     if seen.state is ReplicaState.READY:
         return seen.restarts
     if row is None:

@@ -39,7 +39,7 @@ from endpoints.signals import send_replicas_changed
 
 _MARKS = ("started_at", "restarts")
 _KEPT = (*_MARKS, "admin_urls")
-"""Facts of a component which tell its present process from an earlier one."""
+"""Component facts that identify its process."""
 _BAD = (Phase.DEGRADED, Phase.FAILED)
 
 
@@ -65,8 +65,6 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """A failed revision; `number` is restored."""
-
     failed: int
     number: int
     blame: Blame

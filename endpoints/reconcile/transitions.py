@@ -18,7 +18,7 @@ from endpoints.choices import Phase
 from endpoints.models import Endpoint, Replica
 
 FACTOR: Final = 3.0
-"""A cold page cache or a busy node makes a start up to this many times slower than the last one."""
+"""Allowance for a start slower than the last one (cold page cache, busy node)."""
 SHORTEST_S: Final = 120.0
 _RISING = (Phase.PENDING, Phase.PROVISIONING)
 _FALLING = (Phase.PAUSED, Phase.DELETING)

@@ -57,7 +57,6 @@ class Api:
             self._paths["/reset_prefix_cache"] = ("POST", self._reset_prefix_cache)
 
     async def handle(self, request: Request, responder: Responder) -> None:
-        """Handle a request; see http.Handler."""
         try:
             method, answer = self._paths.get(request.path, ("", None))
             if answer is None:
@@ -167,7 +166,7 @@ class Api:
         responder.finish()
 
     async def _text(self, job: Job, stops: tuple[str, ...]) -> AsyncGenerator[str, None]:
-        """Yield text up to a stop string, which is omitted; a possible prefix of one is held back."""
+        """Yield text up to a stop string; a possible prefix of one is held back."""
         held = ""
         longest = max((len(stop) for stop in stops), default=1) - 1
         async with aclosing(self._engine.run(job)) as pieces:

@@ -57,7 +57,6 @@ class Device:
         return (len(self._held) + self._nameless) / self.total
 
     def match(self, hashes: Sequence[Hash]) -> int:
-        """Return the number of leading blocks present."""
         for count, block in enumerate(hashes):
             if block not in self._held and block not in self._idle:
                 return count
@@ -114,8 +113,6 @@ class Device:
 
 
 class L1Lru:
-    """L1 with LRU eviction."""
-
     def __init__(self, capacity: int, told: Told = _nobody) -> None:
         self._capacity = capacity
         self._told = told

@@ -46,8 +46,6 @@ class Timing:
 
 @dataclass(slots=True)
 class Job:
-    """State of one request. Times are monotonic, 0 until reached."""
-
     prompt: list[int]
     max_tokens: int
     text: list[str]
@@ -85,7 +83,6 @@ class Engine:
         return Job(prompt, max_tokens, text, ended, salt)
 
     def fits(self, job: Job) -> bool:
-        """Return whether the job fits on an idle engine."""
         return self._blocks_of(job) <= self._device.total
 
     def reset_prefix_cache(self) -> bool:
@@ -223,7 +220,6 @@ class Engine:
             yield piece
 
     def _store(self, blocks: Sequence[Hash]) -> None:
-        """Store computed blocks in L1 and L2."""
         offload = self._telemetry.offload
         if offload is None or not blocks:
             return

@@ -100,7 +100,6 @@ class KvLog:
         self._last = None
 
     def flush(self) -> None:
-        """Publish the step's events."""
         events, self._events, self._last = self._events, [], None
         if events:
             self._publish(events)

@@ -147,8 +147,6 @@ class Telemetry:
 
 
 class Offload:
-    """Metric families added by a KV connector."""
-
     def __init__(self, registry: Registry, labels: dict[str, str], has_l2: bool) -> None:
         for stage in ("waiting_to_start", "in_progress", "completed_waiting"):
             gauge = registry.gauge(*f.KV_FETCH, **labels, stage=stage)

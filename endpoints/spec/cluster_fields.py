@@ -189,4 +189,4 @@ CLUSTER_FIELDS: tuple[SpecField, ...] = (
     *_OTHERS,
 )
 ANYWHERE = frozenset({"tags", "manifest"})
-"""Not only for clusters."""
+"""Fields of cluster sections that also apply to this machine."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Plain = dict[str, Any]
-"""A JSON object in somebody else's words."""
+"""A JSON object in an external format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class RolloutSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSpec:
-    """Autoscaling of the workers by KEDA triggers. While enabled, `replicas` is the initial count."""
+    """Worker autoscaling by KEDA triggers. If enabled, `replicas` is the initial count."""
 
     enabled: bool = False
     min: int = 1
@@ -96,8 +96,6 @@ class ScalingSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExposureSpec:
-    """External access to the router."""
-
     kind: str = "none"
     host: str = ""
     class_name: str = ""

@@ -33,8 +33,6 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """A rejected value: path, value, message and remedy."""
-
     field: str
     value: Any
     message: str
@@ -43,8 +41,6 @@ class FieldError:
 
 
 class SpecErrors(Exception):
-    """A rejected spec; `errors` lists everything wrong with it."""
-
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(f"{e.field}: {e.message} {e.remedy}" for e in errors))
         self.errors = tuple(errors)
@@ -97,8 +93,6 @@ class RoutingSpec:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesSpec:
-    """Resources of one worker. Memory excludes L1."""
-
     cpus: float = 1.0
     memory_gib: float = 4.0
     gpus: int = 0
@@ -152,7 +146,6 @@ class EndpointSpec:
         return data
 
     def flat(self) -> dict[str, Any]:
-        """Return every field by path."""
         return flatten(_listed(asdict(self)))
 
 
@@ -243,7 +236,6 @@ def not_an_object(value: Any) -> FieldError:
 
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:
-    """Return a spec from valid values by path."""
     data = nest(flat)
     cache = data["cache"]
     return EndpointSpec(
@@ -312,7 +304,6 @@ class FieldChange:
 
 
 def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
-    """Return changed fields in form order."""
     old, new = before.flat(), after.flat()
     return tuple(
         FieldChange(f.path, f.label, old[f.path], new[f.path], f.effect)

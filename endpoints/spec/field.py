@@ -14,9 +14,9 @@ from typing import Any
 from endpoints.spec.validators import CONTROL, Problem
 
 _READABLE = 1e300
-"""A whole number beyond a float's range cannot even be shown in short."""
+"""Bound of displayed numbers: an integer beyond a float's range cannot be formatted."""
 _LONGEST = 262_144
-"""Characters of a JSON value; a cluster takes no larger object either."""
+"""Limit of a JSON value (characters), as for Kubernetes objects."""
 
 
 class Effect(StrEnum):
@@ -50,7 +50,6 @@ class SpecField:
     from_text: Callable[[str], Any] | None = None
 
     def accept(self, value: Any) -> tuple[Any, Problem | None]:
-        """Return the value in the field's type, or the problem."""
         if self.from_text is not None and isinstance(value, str):
             value = self.from_text(value)
         typed, fits = _typed(self.kind, value)

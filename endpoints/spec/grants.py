@@ -40,7 +40,7 @@ _PLAIN_FLAGS = """
 --uvicorn-log-level --video-pruning-rate --watermark
 """
 PLAIN_FLAGS = frozenset(_PLAIN_FLAGS.split())
-"""Arguments of vLLM whose value, without a slash, names no file, no code and no address."""
+"""vLLM arguments whose value, without a slash, references no file, code or address."""
 
 Found = Iterator[tuple[Grant, str]]
 
@@ -344,4 +344,4 @@ JUDGED: Mapping[str, Callable[[Any], Found]] = {
     "tags": _tags,
 }
 OF_MACHINE = frozenset({"model", "worker_args"})
-"""Judged for workers of the console's own machine; in a pod both reach only what the pod has."""
+"""Checked for local workers only; in a pod they reach only the pod's content."""

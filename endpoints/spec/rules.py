@@ -23,7 +23,7 @@ from endpoints.spec.grants import refused as refused_needs
 from endpoints.spec.validators import showable, url_files
 
 BLOCK_TOKENS = 16
-"""vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
+"""Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def _memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
 
 
 def _shared_memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    """Check /dev/shm, which holds L1 of real workers: exceeding it kills a worker without an error."""
+    """Check the size of /dev/shm for L1: exceeding it kills a worker without an error."""
     l1 = spec.cache.l1
     if spec.simulated or not l1.enabled:
         return []

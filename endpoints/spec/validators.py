@@ -87,7 +87,6 @@ def session_key_problem(value: str) -> Problem | None:
 
 
 def redis_url_problem(value: str) -> Problem | None:
-    """Return the problem of a Redis URL. An empty URL passes."""
     if not value:
         return None
     remedy = (

@@ -16,7 +16,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 MOUNT_PATH = "/opt/ml/model"
 CACHE_PATH = "/emberline/models"
-"""Where a worker that downloads by itself keeps what it has."""
+"""Download cache of workers that download the model themselves."""
 _BUCKET_PATH = "/emberline/source"
 _MODEL, _SOURCE = "model", "model-source"
 _HF_ENV = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}

@@ -12,10 +12,10 @@ from endpoints.spec.gpus import gpu_resource
 from endpoints.workload.model_source import ModelSource
 
 KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
-"""Channels on which a worker tells what its cache holds, and tells again what was missed."""
+"""Channels of KV events and of their replay."""
 HTTP_PORT = "http"
 ROUTER, CONSOLE, PROMETHEUS = "router", "console", "prometheus"
-"""Roles of those who may reach a worker; the last two by their component label."""
+"""Roles allowed to reach a worker; the last two by component label."""
 PLUGIN_PATH = "/emberline/plugin"
 HOME = "/emberline/home"
 _ANY_USER = 10_001
@@ -61,7 +61,6 @@ def started(argv: list[str], needs: tuple[str, ...]) -> list[str]:
 
 
 def image_needs(spec: EndpointSpec) -> tuple[str, ...]:
-    """Return the required packages; none for custom commands."""
     if spec.pod.command:
         return ()
     return ("vllm", "cachetier") if spec.cache.l1.enabled else ("vllm",)

@@ -33,15 +33,15 @@ from endpoints.workload.worker_pod import (
 )
 
 SHUTDOWN_S = 20
-"""A stopping vLLM finishes requests for so long; the provisioner waits a little longer."""
+"""Drain limit of a stopping vLLM; the provisioner waits slightly longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
 NO_HOST = "none.invalid"
-"""An empty list of media domains means any to vLLM; this name never resolves (RFC 2606)."""
+"""Never resolves (RFC 2606); vLLM treats an empty list of media domains as any."""
 _API_SERVER = "vllm.entrypoints.openai.api_server"
 KV_SHARE = 8
-"""Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
+"""Divisor of a CPU worker's memory that gives its KV cache."""
 CPU_BLOCK_TOKENS = 32
-"""vLLM's CPU kernels like multiples of 32 best; a smaller chunk forces a smaller block."""
+"""Preferred block size of vLLM's CPU kernels; a smaller chunk forces a smaller block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,6 @@ _KV_EVENTS_CONFIG = {
 
 
 def _defaults(spec: EndpointSpec) -> list[str]:
-    """Return the arguments that worker arguments override."""
     gpus = gpu_resource(spec)[1]
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
     if spec.media_domains != (ANY_HOST,):

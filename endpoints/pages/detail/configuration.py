@@ -24,7 +24,7 @@ _GROUPS = (
 )
 _ALWAYS = 3
 OWN = frozenset({"manifest"})
-"""Kept for others to read back; the text beside the values shows it."""
+"""Stored for export only; shown in the text, not in the values."""
 
 EFFECTS = {
     Effect.FIXED: "cannot be changed",
@@ -74,7 +74,6 @@ def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
 
 
 def text_of(endpoint: Endpoint) -> str:
-    """Return the InferenceEndpointConfig as YAML, as accepted by `apply` and kubectl."""
     return documents.written(manifest_actions.exported(endpoint.name))
 
 
@@ -83,7 +82,6 @@ def command_of(spec: EndpointSpec) -> Preview:
 
 
 def shown(value: Any) -> str:
-    """Format a value for display."""
     if value is None or value in ("", (), [], {}):
         return "–"
     if isinstance(value, bool):

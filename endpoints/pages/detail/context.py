@@ -25,7 +25,6 @@ PROMPT_DEADLINE_S = 90.0
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the polled part of the page, in few queries."""
     of_cluster = selectors.of_cluster(endpoint)
     return {
         **of_cluster,

@@ -42,11 +42,10 @@ class FieldComparison:
 class Comparison:
     rows: Sequence[FieldComparison]
     restarts: bool
-    """Going from the first to the second replaces the workers."""
+    """Changing from the first to the second replaces the workers."""
 
 
 def side_of(endpoint: Endpoint, key: str) -> RevisionSide:
-    """Raise NotFoundError for an unknown revision."""
     if key == WANTED:
         return RevisionSide(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
     number = endpoint.status.served_generation if key == SERVING else _number(key)
@@ -82,7 +81,7 @@ def page_of_revisions(endpoint: Endpoint, number: str | None) -> Page[Revision]:
 
 
 def told(endpoint: Endpoint, page: Page[Revision]) -> list[dict[str, Any]]:
-    """Return the page's rows, latest first. `serves`: serving now; `failed`: cause of the rollback."""
+    """Return the rows, latest first. `serves`: serving now; `failed`: rollback cause."""
     rows = list(page.object_list)
     last = rows[-1].number if rows else 0
     before_all = selectors.revisions(endpoint).filter(number__lt=last).first()

@@ -61,12 +61,11 @@ def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
 EVENTS_A_PAGE = 50
 LONGEST = 200
 CHOICES = 100
-"""Revisions offered in a list; an address may name any."""
+"""Revisions offered for selection; a URL may name any."""
 
 
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
-    """Render the page head, polled by every tab."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
@@ -133,7 +132,6 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
-    """Render the configuration as values and text, and the worker command."""
     endpoint = found(name)
     shown = command_of(endpoint.parsed)
     context = {
@@ -150,7 +148,6 @@ def configuration(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def compare(request: HttpRequest, name: str) -> HttpResponse:
-    """Compare two of the revisions, the desired and the serving state."""
     endpoint = found(name)
     old, new = _sides(request, endpoint)
     numbers = selectors.revisions(endpoint).values_list("number", flat=True)
@@ -174,7 +171,6 @@ def revisions(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Preview the changes of a rollback."""
     endpoint = found(name)
     there = _side(endpoint, str(number))
     context = {

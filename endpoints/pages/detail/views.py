@@ -28,7 +28,6 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def live(request: HttpRequest, name: str) -> HttpResponse:
-    """Render the polled part of the page."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:

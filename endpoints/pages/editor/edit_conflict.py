@@ -50,7 +50,6 @@ def differences(
 def merged(
     mine: Mapping[str, Any], found: tuple[Difference, ...], chosen: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return `mine` with their changes; clashes use `chosen`, by default mine."""
     taken = {
         one.path: one.theirs
         for one in found

@@ -124,7 +124,6 @@ def _told(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 def _slots(
     form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return the messages by field; untouched fields show no errors."""
     found: dict[str, list[FieldError]] = {}
     for error in errors:
         found.setdefault(error.field, []).append(error)

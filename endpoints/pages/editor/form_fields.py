@@ -16,11 +16,11 @@ from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
 
 MAX_CHARACTERS = 100_000
-"""Of a field written as YAML: a form holds many, and reads each several times."""
+"""Limit of a YAML field; a form has many and parses each several times."""
 MARK = "on_cluster"
-"""A hidden field which says that the sections for clusters were in the page that is sent."""
+"""Hidden field: the submitted page contained the cluster sections."""
 ASIDE = "set_aside"
-"""The same of a page which only carries their values along."""
+"""Hidden field: the submitted page carried the cluster values without showing them."""
 EFFECT_LABELS = {
     Effect.FIXED: "cannot be changed",
     Effect.RESTART: "restarts workers",
@@ -152,7 +152,7 @@ def written(spec_field: SpecField, value: Any) -> Any:
 
 
 def read(spec_field: SpecField, typed: str) -> Any:
-    """Parse input to the field's type; return it unchanged if unreadable, for the spec to reject."""
+    """Parse input; return unreadable text unchanged, for the spec to reject."""
     if spec_field.kind is tuple:
         return [line.strip() for line in typed.splitlines() if line.strip()]
     if spec_field.kind is str:

@@ -230,7 +230,6 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
 
 
 def told(key: str, spec: EndpointSpec) -> str:
-    """Return the summary of a closed group."""
     return _TOLD.get(key, lambda _spec: "")(spec)
 
 

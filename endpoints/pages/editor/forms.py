@@ -124,7 +124,6 @@ class EndpointForm(Styled, forms.Form):
         return widget(spec_field, missing)
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups with their sections and visibility."""
         values = self.flat()
         found = []
         for group, brief in zip(self.parts, self.briefly(), strict=True):
@@ -138,7 +137,6 @@ class EndpointForm(Styled, forms.Form):
         return found
 
     def briefly(self) -> list[dict[str, Any]]:
-        """Return each group's summary and fields."""
         spec = self.spec()
         return [
             {
@@ -150,7 +148,6 @@ class EndpointForm(Styled, forms.Form):
         ]
 
     def sections(self) -> list[dict[str, Any]]:
-        """Return the sections of all groups."""
         return [section for group in self.groups() for section in group["sections"]]
 
     def _as_usual(self, path: str, values: Mapping[str, Any]) -> bool:
@@ -158,7 +155,6 @@ class EndpointForm(Styled, forms.Form):
         return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
 
     def _section(self, section: FormSection, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the section's fields with the effect of a change."""
         others = [path for path in section.paths if path != section.switch]
         return {
             "title": section.title,
@@ -196,13 +192,11 @@ class EndpointForm(Styled, forms.Form):
         return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
 
     def flat(self) -> dict[str, Any]:
-        """Return all values by path: the input, or the default."""
         if not self.is_bound:
             return dict(self.begun)
         return {**self.usual, **flatten(self.spec_data())}
 
     def spec(self) -> EndpointSpec:
-        """Return the spec with defaults for invalid values."""
         return read_spec(nest(self.flat()))[0]
 
     def spec_data(self) -> dict[str, Any]:
@@ -238,7 +232,6 @@ class EndpointForm(Styled, forms.Form):
         return [(ASIDE, "1"), *((path, str(self.data[path])) for path in held)]
 
     def refuse(self, errors: Iterable[FieldError]) -> None:
-        """Attach errors to their fields, or to the form."""
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"
@@ -247,7 +240,6 @@ class EndpointForm(Styled, forms.Form):
 
 
 def live_id(path: str) -> str:
-    """Return the element id of the field's live error."""
     return f"live-{path.replace('.', '-')}"
 
 
@@ -266,7 +258,6 @@ class PromptForm(Styled, forms.Form):
 
 
 def _usual(context: Context | None) -> dict[str, Any]:
-    """Return every field's default in this installation."""
     plain = {f.path: "" if f.default is None else f.default for f in FIELDS}
     return plain | (dict(context.defaults) if context else {})
 

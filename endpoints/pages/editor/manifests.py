@@ -91,7 +91,6 @@ def import_manifests(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def manifest(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the endpoint as an object, or with ?download return it as a file."""
     endpoint = found(name)
     text = documents.written(manifest_actions.exported(name))
     if "download" in request.GET:

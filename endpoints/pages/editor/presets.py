@@ -1,4 +1,4 @@
-"""Presets of the endpoint form: field values per use case, with reasons. The choice is not stored."""
+"""Presets of the endpoint form: field values per use case, with reasons."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class Preset:
     settings: tuple[PresetSetting, ...]
 
     def here(self, *, cluster: bool) -> tuple[PresetSetting, ...]:
-        """Return the settings for clusters or for this machine."""
         return tuple(one for one in self.settings if one.cluster in (None, cluster))
 
     def over(self, flat: Mapping[str, Any], *, cluster: bool) -> dict[str, Any]:
-        """Return `flat` overridden by the preset's values."""
         return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
 
 

@@ -61,7 +61,6 @@ class SpecEditor:
 
     @property
     def first_look(self) -> EndpointForm:
-        """Return the initial form."""
         form = self._form(None)
         return form if self.start is None else self._begin(self.start, form.flat())
 
@@ -83,7 +82,6 @@ class SpecEditor:
         return self.holding({**begun, **{path: flat[path] for path in kept}})
 
     def started(self, key: str) -> EndpointForm:
-        """Return the form with a preset applied to the input."""
         form = self.drawn_anew()
         self.start = BY_KEY.get(key)
         self.sent["start"] = key if self.start else ""
@@ -93,7 +91,6 @@ class SpecEditor:
         return EndpointForm.holding(flat, self.sent, **self._facts())
 
     def of_text(self, text: SpecText) -> EndpointForm:
-        """Return a form with the YAML's values; missing fields have their defaults."""
         usual = self._form(None).usual
         return self.holding({**usual, **flatten(self.whole(text.data))})
 
@@ -105,7 +102,6 @@ class SpecEditor:
         return {**kept, **name, **data}
 
     def judged(self, data: Mapping[str, Any]) -> tuple[FieldError, ...]:
-        """Return the errors of the spec itself."""
         present = self.present.parsed if self.present else None
         try:
             spec = check(data, self.context, present)
@@ -116,7 +112,6 @@ class SpecEditor:
         return ()
 
     def pane(self, form: EndpointForm) -> Pane:
-        """Return the pane with the form's YAML."""
         text = self.text_of(form)
         return Pane(text, digest(text), digest(text))
 

@@ -17,11 +17,11 @@ from endpoints.spec.fields import FIELDS, SECTIONS
 from endpoints.spec.section import DEFAULTS
 
 LONGEST = 200_000
-"""Characters. A spec with many volumes has some thousands."""
+"""Limit (characters); a spec with many volumes has some thousands."""
 ELSEWHERE = frozenset({"manifest"})
-"""Kept beside the text: the object it came from, whole."""
+"""Fields kept outside the text: the complete imported object."""
 NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
-"""What is refused so has no place in a form."""
+"""Error codes without a form field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,6 @@ def written(data: Mapping[str, Any]) -> str:
 
 
 def read(text: str) -> SpecText:
-    """Parse the text's single object. Raise SpecErrors (see `line_of`)."""
     if len(text) > LONGEST:
         raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
     found = documents.read(text)
@@ -71,7 +70,6 @@ def read(text: str) -> SpecText:
 
 
 def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
-    """Return the errors with their lines, in text order."""
     found = [
         LineError(_line(error.field, lines), error.field, error.message, error.remedy)
         for error in errors

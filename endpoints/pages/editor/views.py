@@ -160,7 +160,6 @@ def _unless_stale(error: SpecErrors | RefusalError) -> None:
 
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
-    """Show the input beside the concurrent changes."""
     form, pane = desk.meant()
     found = edit_conflict.look(endpoint, generation_of(request), form.flat())
     return _page(request, desk, form, pane, status=409, conflict=found)

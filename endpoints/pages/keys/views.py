@@ -106,7 +106,6 @@ def create_group(request: HttpRequest) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
-    """Show the group, its keys and members; POST changes name, description and members."""
     if request.method == "POST":
         require_somewhere(request.user, "operator")
     one = _group(request, group_id)
@@ -232,7 +231,6 @@ def _of_group(request: HttpRequest, one: KeyGroup, **more: Any) -> dict[str, Any
 
 
 def _names(request: HttpRequest) -> list[str]:
-    """Return the endpoints for which the user may create keys."""
     return selectors.changeable_names(request.user)
 
 

@@ -72,14 +72,13 @@ def columns() -> tuple[Column, ...]:
 
 
 def chosen(kept: Any) -> tuple[Column, ...]:
-    """Return the user's columns; unknown keys are ignored."""
     if not isinstance(kept, list):
         return tuple(column for column in columns() if column.default)
     return tuple(column for column in columns() if column.key in kept)
 
 
 def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[str, Cell]]:
-    """Return the registered columns' cells by column and endpoint. A failing `fill` leaves dashes."""
+    """Return the cells of registered columns; a failing `fill` leaves dashes."""
     wanted = [one for one in _filled.values() if one.column in shown]
     answers: dict[Any, Mapping[str, Mapping[str, Cell]]] = {}
     for one in wanted:
@@ -95,7 +94,6 @@ def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[s
 
 
 def waiting(shown: Sequence[Column]) -> bool:
-    """Return whether any column is filled later."""
     return any(column.key in _filled for column in shown)
 
 
@@ -103,5 +101,5 @@ def _asked(one: FilledColumns, rows: Sequence[Endpoint]) -> Mapping[str, Mapping
     try:
         return one.fill(rows)
     except Exception:  # a column's error must not break the list
-        log.exception("the column %s could not be filled", one.column.key)
+        log.exception("Column %s failed; its cells stay empty", one.column.key)
         return {}

@@ -20,7 +20,7 @@ from endpoints.spec.fields import STRATEGIES
 PAGE_SIZE = 50
 LONGEST = 200
 NOBODY = "-"
-"""How an address names the endpoints of no team, and those of no cluster."""
+"""URL value for no team or no cluster."""
 IN_TURN = "in-turn"
 
 SEVERITY = (
@@ -73,7 +73,6 @@ class ListQuery:
 
     @property
     def narrowed(self) -> bool:
-        """Return whether any filter is set."""
         return any((self.q, self.phase, self.strategy, self.cluster, self.team, self.model))
 
 

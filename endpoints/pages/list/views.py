@@ -53,7 +53,6 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
-    """Return the context around the rows, which is not polled."""
     return {
         "phases": [str(phase) for phase in Phase],
         "strategies": [*((name, name) for name in STRATEGIES), (list_query.IN_TURN, "in turn")],
@@ -72,7 +71,6 @@ def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
 
 @require_POST
 def columns(request: HttpRequest) -> HttpResponseBase:
-    """Save the user's columns; `reset` restores the defaults."""
     known = {column.key for column in list_columns.columns()}
     kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
     preferences.put(request.user, list_columns.KEY, kept)
@@ -83,7 +81,6 @@ def columns(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
-    """Show the selected endpoints and the effect before a bulk action."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     found = list(selectors.endpoints(request.user).filter(name__in=names))
@@ -97,7 +94,6 @@ def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_run(request: HttpRequest) -> HttpResponseBase:
-    """Run the bulk action and show each result."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     items = _items(request)
     if verb is None or not items:
@@ -118,7 +114,6 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
 
 
 def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
-    """Return the selected names with their displayed generations."""
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     items = [bulk_actions.BulkItem(name) for name in names]
     seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
