@@ -132,7 +132,6 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    """Set the number of workers; 0 pauses."""
     teams.allow(actor, name)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
@@ -147,7 +146,6 @@ def scale(
 
 
 def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    """Stop all workers and keep the configuration."""
     return scale(actor, name, 0, request_id=request_id, verb="pause")
 
 
@@ -300,7 +298,7 @@ def living(endpoint: Endpoint) -> Endpoint:
 
 
 def _pinned(endpoint: Endpoint, expected: int | None) -> int:
-    """Raise if the endpoint has changed since the `expected` generation."""
+    """Return the generation that the change is based on."""
     return endpoint.generation if expected is None else expected
 
 

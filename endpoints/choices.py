@@ -20,8 +20,6 @@ SETTLED = frozenset({Phase.READY, Phase.PAUSED})
 
 
 class PhaseReason(StrEnum):
-    """Stable codes shown with a phase. Provisioners and components add their own."""
-
     ACCEPTED = "Accepted"
     WAITING_FOR_CACHE_TIER = "WaitingForCacheTier"
     STARTING_WORKERS = "StartingWorkers"
@@ -59,8 +57,6 @@ class ProgressState(StrEnum):
 
 
 class ProgressStep(StrEnum):
-    """Steps in the order of execution and display."""
-
     ACCEPTED = "Accepted"
     CACHE_TIER = "CacheTier"
     WORKERS_STARTED = "WorkersStarted"

@@ -71,7 +71,6 @@ class ManifestTarget:
 def plan(
     actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
 ) -> list[PlannedChange]:
-    """Return the planned changes. Raise SpecErrors with the errors of all objects."""
     teams.allow_somewhere(actor)
     found = documents.read(given) if isinstance(given, str) else documents.checked(given)
     where = where if where.cluster else replace(where, cluster=default_cluster())
@@ -95,7 +94,6 @@ def apply(
     *,
     request_id: str = "",
 ) -> list[PlannedChange]:
-    """Apply all objects or none. Raise SpecErrors or RefusalError."""
     planned = plan(actor, given, where)
     with transaction.atomic():
         for one in planned:

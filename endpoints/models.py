@@ -64,7 +64,6 @@ class Endpoint(Desired):
 
     @property
     def current(self) -> bool:
-        """Return whether the status belongs to the current generation."""
         return bool(self.status.observed_generation == self.generation)
 
 

@@ -10,8 +10,6 @@ from endpoints.refusals import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The InferenceEndpointConfig that defines an endpoint."""
-
     cluster: str
     namespace: str
     name: str
@@ -27,8 +25,6 @@ class System:
 
 
 class OwningSystem(System):
-    """A cluster object, acting on the endpoint that it defines."""
-
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.label = f"{owner}"[:150]

@@ -21,20 +21,14 @@ class RefusalError(Exception):
 
 
 class ConflictError(RefusalError):
-    """The endpoint's state does not allow the action."""
-
     status_code = 409
 
 
 class NotFoundError(RefusalError):
-    """The endpoint, key or revision does not exist."""
-
     status_code = 404
 
 
 class AwayError(RefusalError):
-    """A required service does not respond."""
-
     status_code = 503
 
 

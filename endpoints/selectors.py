@@ -58,7 +58,6 @@ def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
 
 
 def get(name: str, viewer: Somebody = None) -> Endpoint:
-    """Return the endpoint. Raise NotFoundError."""
     try:
         return endpoints(viewer).get(name=name)
     except Endpoint.DoesNotExist:
@@ -110,7 +109,6 @@ def specs_before(ids: Iterable[Any], moment: datetime) -> dict[Any, dict[str, An
 
 
 def first_made() -> datetime | None:
-    """Return the creation time of the oldest existing endpoint."""
     return Endpoint.objects.order_by("created_at").values_list("created_at", flat=True).first()
 
 
@@ -119,7 +117,6 @@ def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
 
 
 def facts(endpoint: Endpoint) -> EndpointFacts:
-    """Return the endpoint's facts for components."""
     placement = endpoint.parsed.placement
     return EndpointFacts(
         id=str(endpoint.pk),
@@ -144,7 +141,6 @@ def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:
-    """Return every worker with an address, in one query."""
     rows = Replica.objects.exclude(url="").select_related("endpoint").order_by("name")
     return [
         WorkerTarget(
@@ -173,7 +169,6 @@ def on_cache_tier() -> QuerySet[Endpoint]:
 
 
 def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
-    """Return the number of endpoints by phase, without zeros."""
     counts: dict[str, int] = {}
     for phase, deleted in endpoints(viewer).values_list("status__phase", "deleted_at"):
         shown = Phase.DELETING if deleted else phase
@@ -223,7 +218,6 @@ def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def wanted_replicas(endpoint: Endpoint) -> int:
-    """Return the autoscaler's count if there is one, else the spec's."""
     said = endpoint.status.wanted_replicas
     return int(endpoint.spec["replicas"] if said is None else said)
 

@@ -46,7 +46,6 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
 
 
 def _named(viewer: Any, text: str) -> list[Endpoint]:
-    """Return the matches by name prefix first."""
     begins = Case(
         When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField()
     )

@@ -57,7 +57,6 @@ def allow(actor: Any, endpoint: Endpoint | str) -> None:
 
 
 def allow_somewhere(actor: Any) -> None:
-    """Require the right to have endpoints in any team."""
     if not isinstance(actor, System):
         require_somewhere(actor, "operator")
 
@@ -128,7 +127,6 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
 
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
-    """Return the context of `check` for this actor and team."""
     return spec_context.context(
         updating=updating, grants=grants(actor, team), team=team.name if team else ""
     )
@@ -157,7 +155,6 @@ def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
 
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
-    """Raise SpecErrors if the spec needs grants that the team lacks."""
     name = team.name if team else ""
     errors = not_granted(spec, spec_context.apply_context(grants(actor, team), name))
     if errors:
@@ -165,7 +162,6 @@ def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
 
 
 def check_place(team: Team | None, spec: EndpointSpec) -> None:
-    """Raise SpecErrors if the team may not use the spec's namespace."""
     if team is None or not team.namespaces or not spec.on_cluster:
         return
     cluster = spec.placement.cluster

@@ -31,11 +31,9 @@ class Objects:
         self.client = client
 
     def definition(self) -> Json | None:
-        """Return the CustomResourceDefinition in the cluster, None if it is missing."""
         return self.client.get(DEFINITION, schemas.NAME)
 
     def install(self, present: Json | None) -> None:
-        """Install our definition unless `present` already equals it."""
         body = schemas.definition()
         body["metadata"]["annotations"] = {_HASH: _digest(body)}
         if present is None or _annotations(present).get(_HASH) != _annotations(body)[_HASH]:

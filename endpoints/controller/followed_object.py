@@ -66,7 +66,6 @@ class FollowedObject:
             row.delete()
 
     def _judge(self, row: Owned, mark: str) -> None:
-        """Apply the object to the endpoint, or reject it without changes."""
         row.fingerprint, row.refused, row.refused_reason = mark, "", ""
         try:
             with transaction.atomic():

@@ -118,7 +118,6 @@ def _each(found: Follow, objects: Objects) -> FollowOutcome:
 
 
 def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
-    """Reconcile one object; an error does not affect the others."""
     try:
         FollowedObject(found, objects, item).step()
     except ProvisionError as error:

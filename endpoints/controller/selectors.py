@@ -56,7 +56,6 @@ def owned(follow: Follow) -> QuerySet[Owned]:
 
 
 def owner_of(endpoint: str) -> Owner | None:
-    """Return the object that owns the endpoint, None if the console owns it."""
     row = Owned.objects.filter(endpoint=endpoint).select_related("follow").first()
     return Owner(row.follow.cluster, row.follow.namespace, row.name) if row else None
 

@@ -103,7 +103,6 @@ class Fit:
 
 
 def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequirements) -> Fit:
-    """Return the fit of `shape` on `machine` with the requirements `wish`."""
     if shape is None:
         return _unknown("model", "The shape of this model is not known here.", _UNKNOWN_MODEL)
     if machine is None:
@@ -310,7 +309,6 @@ def _few(concurrency: float, context: int) -> FitFinding:
 def _host(
     machine: Machine, wish: WorkerRequirements, per_machine: int
 ) -> tuple[list[MemoryLine], list[FitFinding]]:
-    """Return the host memory and CPU figures with as many workers as the GPUs allow."""
     each = wish.memory_bytes + wish.l1_bytes
     have = machine.host_bytes * HOST_SHARE
     lines = [

@@ -43,7 +43,6 @@ _NO_TERMS: Mapping[str, Any] = {}
 def create(
     actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS, request_id: str = ""
 ) -> NewKey:
-    """Create a key for an endpoint; `data` is parsed by `terms.parse`."""
     teams.allow(actor, name)
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
@@ -159,7 +158,6 @@ def save_group(
 
 
 def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
-    """Delete the group and its keys; the endpoints stay."""
     with transaction.atomic():
         group = held_group(actor, group_id)
         opened = list(group.endpoints.all())
@@ -221,7 +219,6 @@ def _noted(
     before: KeyTerms | None = None,
     request_id: str = "",
 ) -> None:
-    """Write the audit entry and nudge every endpoint of the key."""
     changes: dict[str, Any] = dict(key.facts())
     if terms is not None:
         changes |= diff((before or KeyTerms()).to_dict(), terms.to_dict())

@@ -21,7 +21,6 @@ def living(endpoint: Endpoint) -> QuerySet[InferenceKey]:
 
 
 def opening(endpoint: Endpoint) -> QuerySet[InferenceKey]:
-    """Return the valid keys of the endpoint, its own and those of its groups."""
     mine = InferenceKey.objects.filter(revoked_at__isnull=True)
     return mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct()
 

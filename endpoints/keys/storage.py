@@ -94,8 +94,6 @@ CONSOLE_TERMS = KeyTerms(pin=True)
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """`clear` is the secret, to be shown once."""
-
     key: InferenceKey
     clear: str
 

@@ -36,7 +36,6 @@ class KeyTerms:
     budget_period: str = "month"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON; the inverse of `of`."""
         found = asdict(self)
         found["models"] = list(self.models)
         found["expires_at"] = self.expires_at.isoformat() if self.expires_at else None

@@ -175,7 +175,6 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
 
 
 def counted_by(told: Mapping[str, Any], key_id: str) -> int:
-    """Return the key's tokens included in the sums after `take` of this report."""
     counts = told["keys"].get(key_id, {})
     return sum(_grown(counts, {}, name) for name in ("prompt_tokens", "completion_tokens"))
 

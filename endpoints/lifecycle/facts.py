@@ -123,7 +123,6 @@ class LifecycleFacts:
 
     @property
     def current(self) -> int:
-        """Return the number of desired workers with the desired spec, ready or not."""
         return sum(w.current and w.running and not w.surplus for w in self.workers)
 
     @property
@@ -132,7 +131,6 @@ class LifecycleFacts:
 
     @property
     def complete(self) -> bool:
-        """Return whether exactly the desired workers run, all ready with the desired spec."""
         return self.current_ready == self.wanted == len(self.living)
 
     @property
@@ -164,13 +162,11 @@ class LifecycleFacts:
 
     @property
     def impairment(self) -> Impairment | None:
-        """Return the first component's impairment, else that of drift."""
         told = (part.impairment for part in self.components if part.impairment)
         return next(told, self.drifted)
 
     @property
     def looping(self) -> tuple[ObservedWorker, ...]:
-        """Return crash-looping workers of the desired spec."""
         return tuple(w for w in self.living if w.current and w.looping)
 
 

@@ -5,8 +5,7 @@ part to be up and a successful request through the router. Three marks carry sta
 
     served        this generation has served a request
     served_once   some generation has, since the endpoint was created or last resumed
-    proven        the present processes have served a request (required for Ready, also after
-    restarts)
+    proven        the present processes have served a request (required for Ready)
 
 The first two distinguish what a missing part means:
 

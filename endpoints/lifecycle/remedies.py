@@ -96,7 +96,6 @@ _REMEDIES: dict[str, str] = {
 
 
 def remedy(verdict: PhaseDecision) -> str:
-    """Return the fix as a sentence, "" if none is needed."""
     if verdict.remedy:
         return verdict.remedy
     placed = scheduling_remedy(verdict.message)
@@ -130,8 +129,6 @@ OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSp
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Cause of a failed revision: a stable code and a message."""
-
     reason: str
     message: str
 

@@ -165,7 +165,6 @@ def _going(facts: LifecycleFacts) -> tuple[StepNow, ...]:
 
 
 def _with_failure(found: list[StepNow]) -> tuple[StepNow, ...]:
-    """Mark the first unfinished step as failed."""
     marked: list[StepNow] = []
     failed = False
     for step in found:

@@ -80,7 +80,6 @@ class LogSource:
 
 
 def containers(endpoint: Endpoint) -> list[Container]:
-    """Return containers of workers, then of components; each worker's main container first."""
     own = workload_name(endpoint.name)
     found = [
         Container(own, row.name, name, row.state)

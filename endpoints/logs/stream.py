@@ -100,5 +100,4 @@ def event(line: LogLine) -> bytes:
 
 
 def problem(text: str) -> bytes:
-    """Return an event with the error text."""
     return f"event: problem\ndata: {json.dumps(text)}\n\n".encode()

@@ -40,7 +40,6 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 def checked(found: list[Any]) -> list[dict[str, Any]]:
-    """Apply the same checks to parsed values."""
     _plain(found)
     objects = [item for document in found for item in _items(document)]
     if not objects:
@@ -49,7 +48,6 @@ def checked(found: list[Any]) -> list[dict[str, Any]]:
 
 
 def written(*objects: dict[str, Any]) -> str:
-    """Return YAML with keys in their order."""
     return "---\n".join(
         yaml.dump(item, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
         for item in objects

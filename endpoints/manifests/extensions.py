@@ -62,7 +62,6 @@ def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 def text_of(path: str, value: Any) -> str:
-    """Return the text that `fields` reads back as the value."""
     return value if BY_PATH[path].kind is str else json.dumps(value, sort_keys=True)
 
 

@@ -49,7 +49,6 @@ def flat(manifest: Manifest) -> Flat:
 
 
 def name_of(manifest: Manifest) -> str:
-    """Return the object's name if valid for an endpoint, else a similar one."""
     given = manifest.name or str(manifest.spec.get("endpointName", ""))
     return short_name(given)
 
@@ -114,7 +113,6 @@ def _source(spec: Mapping[str, Any]) -> Flat:
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """Return the claim of the volume named by `modelVolumeMount`, "" without one."""
     wanted = spec["worker"]["modelVolumeMount"]["name"]
     for volume in (spec.get("kubernetes") or {}).get("volumes") or []:
         if volume["name"] == wanted:

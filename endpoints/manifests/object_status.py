@@ -105,7 +105,6 @@ def _condition(
     earlier: Mapping[str, Mapping[str, Any]],
     now: str,
 ) -> dict[str, Any]:
-    """Return the condition; its time is that of the last transition, as in Kubernetes."""
     word = "True" if true else "False"
     then = earlier.get(kind) or {}
     since = then.get("lastTransitionTime", now) if then.get("status") == word else now

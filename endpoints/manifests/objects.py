@@ -86,7 +86,6 @@ def read(document: Mapping[str, Any]) -> Manifest:
 
 
 def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the fields added by the API server and `kubectl`."""
     whole = {key: value for key, value in document.items() if key != "status"}
     metadata = {key: value for key, value in document["metadata"].items() if key not in SERVERS_OWN}
     kept = [one for one in metadata.get("finalizers") or [] if one != FINALIZER]
@@ -103,7 +102,6 @@ def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placeholders(value: Any, path: str) -> Iterator[FieldError]:
-    """Yield errors for unfilled placeholders of published samples."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from placeholders(item, f"{path}.{key}")
@@ -135,7 +133,6 @@ def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _named(document: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Require a name, or in a file the name of its endpoint."""
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return

@@ -174,7 +174,6 @@ def _resources(spec: Spec) -> Found:
 
 
 def _equal_gpus(given: Spec, path: str) -> Found:
-    """Require equal GPU requests and limits, as Kubernetes does."""
     requests, limits = given.get("requests") or {}, given.get("limits") or {}
     for name in sorted(set(requests) | set(limits)):
         if "/" not in name:

@@ -160,7 +160,6 @@ def _routing(spec: Object, wanted: Flat) -> None:
 
 
 def _completions(spec: Object) -> None:
-    """Set the completions path, required by kvaware."""
     if not str(spec.get("invocationEndpoint", "")).rstrip("/").endswith("completions"):
         spec["invocationEndpoint"] = "v1/chat/completions"
 

@@ -109,7 +109,6 @@ def limits(given: Mapping[str, Any] | None) -> Flat:
 
 
 def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command, () if it equals our own."""
     command = tuple(worker.get("command") or ())
     return () if command in _VLLM_STARTS else command
 

@@ -23,7 +23,6 @@ def users() -> dict[str, list[str]]:
 
 
 def look_again(tier: str, **_facts: Any) -> None:
-    """Nudge the endpoints of the tier, ahead of the periodic sweep."""
     for endpoint in selectors.on_cache_tier():
         if endpoint.parsed.cache.l2.tier == tier:
             actions.nudge(endpoint)

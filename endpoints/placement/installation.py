@@ -49,12 +49,10 @@ def models() -> dict[str, str]:
 
 
 def model_location(model: str) -> str:
-    """Return the folder of a known model, else the path or name itself."""
     return models().get(model) or model
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine or of the enclosing container, if less."""
     total = int(psutil.virtual_memory().total)
     for limit in LIMIT_FILES:
         try:

@@ -36,7 +36,6 @@ class Preview:
 
 
 def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
-    """`refused`: why the viewer may not create the endpoint."""
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()

@@ -17,7 +17,6 @@ def connect() -> None:
 
 
 def users() -> dict[str, list[str]]:
-    """Return endpoint names by cluster, including endpoints being deleted."""
     found: dict[str, list[str]] = {}
     default = clusters.default_cluster()
     for name, cluster in selectors.placed():

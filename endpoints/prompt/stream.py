@@ -76,7 +76,6 @@ async def _pieces(response: httpx.Response, reading: AnswerReader) -> AsyncItera
 
 
 async def _head(response: httpx.Response) -> bytes:
-    """Return the start of an error body, enough for its message."""
     found = b""
     async for part in response.aiter_bytes():
         found += part

@@ -277,7 +277,6 @@ class Pass:
         )
 
     def _logs(self, facts: LifecycleFacts) -> str:
-        """Return the last log lines of the worker that best explains the failure."""
         coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)
         bad = [*facts.looping, *coming]
         if not bad:

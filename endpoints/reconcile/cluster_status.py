@@ -30,7 +30,6 @@ class ClusterSurroundings:
 
 
 def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> ClusterSurroundings:
-    """Combine the observations of all workloads by name; `workers` names that of the workers."""
     every = list(looked_at)
     drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
     parts = [(name, part) for name, seen in every for part in seen.parts]

@@ -27,7 +27,6 @@ class Occurrence:
 
 
 def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> None:
-    """Write the events in the caller's transaction."""
     for happening in happenings:
         same = EndpointEvent.objects.filter(
             endpoint=endpoint,

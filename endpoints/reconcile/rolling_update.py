@@ -71,7 +71,6 @@ class RollingPass(Pass):
         return True
 
     def _leaving(self, _seen: Observation, _workload: WorkloadSpec) -> frozenset[int]:
-        """Return nothing: the platform stops workers."""
         return frozenset()
 
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:

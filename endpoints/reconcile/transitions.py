@@ -89,7 +89,6 @@ def _transition(endpoint: Endpoint, now: datetime, within: float) -> Transition 
 
 
 def _is_starting(worker: Replica) -> bool:
-    """Return whether the process has not been ready yet and has not crashed."""
     fresh = worker.start_s is None and worker.restarts <= worker.restarts_ready
     return fresh and worker.state in _STARTING
 

@@ -31,8 +31,6 @@ _DECODE_S = 0.030
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds per token at the given speed."""
-
     speed: float
 
     def prefill_s(self, computed: int, from_l1: int, from_l2: int) -> float:
@@ -118,7 +116,6 @@ class Engine:
     # ---- request
 
     async def _ask_l2(self, job: Job, hashes: Sequence[Hash]) -> set[Hash]:
-        """Return the blocks in L2 that are neither on the device nor in L1."""
         offload = self._telemetry.offload
         if self._l2 is None or offload is None:
             return set()
@@ -281,8 +278,6 @@ class Engine:
 
 
 class _Counted:
-    """Increments the gauges until closed."""
-
     def __init__(self, *gauges: Number) -> None:
         self._gauges = gauges
 

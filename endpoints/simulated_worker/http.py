@@ -39,8 +39,6 @@ class Request:
 
 
 class Parser:
-    """Incremental request parser, independent of sockets."""
-
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str], bool] | None = None

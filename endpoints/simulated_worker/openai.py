@@ -60,8 +60,6 @@ class CompletionRequest:
 
 @dataclass(slots=True)
 class Shape:
-    """Fields shared by all chunks of one answer."""
-
     ask: CompletionRequest
     request_id: str
     created: int = field(default_factory=lambda: int(time.time()))

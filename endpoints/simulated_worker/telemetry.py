@@ -22,8 +22,6 @@ _OUTCOMES = {"load": tuple(KeyOutcome), "store": tuple(KeyOutcome)}
 
 @dataclass(frozen=True, slots=True)
 class QueueAdmission:
-    """Prompt tokens of a request by source."""
-
     prompt: int
     device: int
     host: int

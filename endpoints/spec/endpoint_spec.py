@@ -48,8 +48,6 @@ class SpecErrors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class L1Spec:
-    """Host memory cache of each worker. `chunk_tokens`: unit of storage in L1 and L2."""
-
     enabled: bool = True
     size_gib: float = 0.5
     policy: str = "lru"
@@ -62,8 +60,6 @@ class L1Spec:
 
 @dataclass(frozen=True, slots=True)
 class L2Spec:
-    """Shared cache: our own tier ("tieredstorage"), or an external Redis or Valkey."""
-
     enabled: bool = False
     backend: str = "tieredstorage"
     tier: str = "default"
@@ -313,5 +309,4 @@ def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
 
 
 def as_audit(changes: tuple[FieldChange, ...]) -> dict[str, list[Any]]:
-    """Return the audit log's form: {"replicas": [1, 2]}."""
     return {change.path: [change.before, change.after] for change in changes}

@@ -20,8 +20,6 @@ _LONGEST = 262_144
 
 
 class Effect(StrEnum):
-    """Effect of a change on a running endpoint."""
-
     FIXED = "fixed"
     RESTART = "restart"
     LIVE = "live"

@@ -12,7 +12,6 @@ _GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 
 
 def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
-    """Return the resource name and the count per worker."""
     named = _gpus_named(spec.pod.resources)
     return named or (Pod().gpu_resource, spec.resources.gpus)
 

@@ -66,7 +66,6 @@ def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]
 
 
 def refused(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
-    """`team`: the endpoint's team, "" for none."""
     flat = spec.flat()
     whom = f"give team {team} that grant" if team else "make this change, or grant it to a team"
     return [
@@ -268,7 +267,6 @@ def _probe(value: Any, what: str = "a probe") -> Found:
 
 
 def _probes(value: Any) -> Found:
-    """Check named probes, or the handlers of a container's lifecycle."""
     given = value if isinstance(value, Mapping) else {"": value}
     for name, one in given.items():
         yield from _probe(one, f"The probe {name!r}")

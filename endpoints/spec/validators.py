@@ -229,7 +229,6 @@ def key_values(text: str) -> Mapping[str, str] | str:
 
 
 def key_values_problem(value: Mapping[str, Any]) -> Problem | None:
-    """Require names valid for labels and annotations, and text values."""
     for name, text in value.items():
         if not _QUALIFIED.fullmatch(name):
             remedy = "Write names such as team or example.com/team."

@@ -85,7 +85,6 @@ def served_names(spec: EndpointSpec) -> tuple[str, ...]:
 def worker_spec(
     spec: EndpointSpec, installation: Installation, l2: L2Access | None = None
 ) -> WorkloadSpec:
-    """Return the workload of an endpoint's workers. `l2` is None if L2 is off."""
     argv, env = (
         _simulated(spec, installation, l2) if spec.simulated else _vllm(spec, installation, l2)
     )

@@ -35,8 +35,6 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`chosen`: differs from the default."""
-
     label: str
     path: str
     text: str
@@ -46,8 +44,6 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """`chosen`: number of non-default values."""
-
     title: str
     values: tuple[Value, ...]
 
@@ -57,7 +53,6 @@ class ValueGroup:
 
 
 def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
-    """Return the groups with non-default values, and always the first three."""
     every = every_group(spec)
     return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
 
