@@ -31,9 +31,8 @@ def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
 def abandon(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> RemainingObjects:
-    """Remove the console's rows of the endpoint, also during a deletion.
-
-    Blocks for up to the cluster's call timeout.
+    """Remove the console's rows of the endpoint, also during a deletion. Blocks for up to the
+    cluster's call timeout.
     """
     teams.allow(actor, name)
     seen = _given_up(selectors.get(name), expected_generation)

@@ -50,9 +50,8 @@ Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a
 def create(
     actor: Actor, data: Any, *, team: str | None = None, request_id: str = "", note: Any = ""
 ) -> Endpoint:
-    """Create an endpoint. Raise SpecErrors if the spec is invalid.
-
-    `team` is a slug (see `teams.for_new`); `note` is the author's comment on the revision.
+    """Create an endpoint. Raise SpecErrors if the spec is invalid. `team` is a slug (see
+    `teams.for_new`); `note` is the author's comment on the revision.
     """
     owner = teams.for_new(actor, team)
     why = note_of(note)

@@ -46,9 +46,8 @@ class PlannedVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """Planned change of one object, with advisories.
-
-    `data` is the input of `actions`; `generation` that of the endpoint it was compared with.
+    """Planned change of one object, with advisories. `data` is the input of `actions`; `generation`
+    that of the endpoint it was compared with.
     """
 
     object: str

@@ -244,10 +244,9 @@ class KeyGroup(models.Model):
 
 
 class InferenceKey(models.Model):
-    """A key for one endpoint or for a group; only its hash is stored.
-
-    `pin`: may choose the worker. `terms`: KeyTerms without `pin`. `old_sha256` stays valid until
-    `old_until` during a rotation. `spent_until`: end of the period whose token budget is used up.
+    """A key for one endpoint or for a group; only its hash is stored. `pin`: may choose the worker.
+    `terms`: KeyTerms without `pin`. `old_sha256` stays valid until `old_until` during a rotation.
+    `spent_until`: end of the period whose token budget is used up.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -303,9 +302,8 @@ class InferenceKey(models.Model):
 
 
 class KeyUsage(models.Model):
-    """Usage of a key at an endpoint in one UTC hour, counted by routers.
-
-    Names are stored, so that usage of deleted objects is kept.
+    """Usage of a key at an endpoint in one UTC hour, counted by routers. Names are stored, so that
+    usage of deleted objects is kept.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -42,9 +42,8 @@ class WorkerTarget:
 
 
 def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
-    """Return the visible endpoints with their status, including those being deleted.
-
-    Without a viewer all are returned.
+    """Return the visible endpoints with their status, including those being deleted. Without a
+    viewer all are returned.
     """
     rows = Endpoint.objects.select_related("status", "created_by", "team").order_by("name")
     return rows if viewer is None else visible(rows, viewer)

@@ -62,10 +62,9 @@ def allow_somewhere(actor: Any) -> None:
 
 
 def for_new(actor: Any, slug: str | None) -> Team | None:
-    """Return the team of a new endpoint.
-
-    Without a slug: no team for actors who may change those endpoints, else the actor's only team.
-    "" is explicitly no team. A cluster object's endpoint gets the team of its namespace.
+    """Return the team of a new endpoint. Without a slug: no team for actors who may change those
+    endpoints, else the actor's only team. "" is explicitly no team. A cluster object's endpoint
+    gets the team of its namespace.
     """
     allow_somewhere(actor)
     if isinstance(actor, OwningSystem):
@@ -113,10 +112,9 @@ def owned() -> dict[str, list[str]]:
 
 
 def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
-    """Return the grants of the team's endpoints when written by this actor.
-
-    Endpoints without a team get all grants, if written by an admin or the console's command line;
-    cluster objects get what their namespace allows pods.
+    """Return the grants of the team's endpoints when written by this actor. Endpoints without a
+    team get all grants, if written by an admin or the console's command line; cluster objects
+    get what their namespace allows pods.
     """
     if team is None:
         if isinstance(actor, OwningSystem):
@@ -141,9 +139,8 @@ def apply_context(endpoint: Endpoint) -> Context:
 
 
 def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
-    """Return the context of a spec that is previewed: of `present`, or of a new endpoint.
-
-    Without a `slug` a new one may be for any of the actor's teams.
+    """Return the context of a spec that is previewed: of `present`, or of a new endpoint. Without a
+    `slug` a new one may be for any of the actor's teams.
     """
     if present is not None:
         return context(actor, present.team, present.name)
@@ -180,10 +177,8 @@ def within(team: Team, cluster: str, namespace: str) -> bool:
 
 
 def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
-    """Return whether an object of this namespace may become the endpoint's owner.
-
-    A team's endpoint only if the team has the namespace; otherwise any writer of objects could take
-    it.
+    """Return whether an object of this namespace may become the endpoint's owner. A team's endpoint
+    only if the team has the namespace; otherwise any writer of objects could take it.
     """
     return endpoint.team is None or within(endpoint.team, cluster, namespace)
 

@@ -46,10 +46,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """Requirements of one worker, which uses `tensor` x `pipeline` GPUs.
-
-    `max_context` 0: the model's maximum. `memory_bytes` excludes `l1_bytes`. `kv_bytes` fixes the
-    KV memory (CPU); 0 derives it from `utilization`.
+    """Requirements of one worker, which uses `tensor` x `pipeline` GPUs. `max_context` 0: the
+    model's maximum. `memory_bytes` excludes `l1_bytes`. `kv_bytes` fixes the KV memory (CPU); 0
+    derives it from `utilization`.
     """
 
     tensor: int = 1

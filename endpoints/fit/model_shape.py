@@ -58,10 +58,8 @@ class ModelShape:
         return int(self.linear_params * (packed or each) + self.other_params * each)
 
     def kv_token_bytes(self, each: float, ranks: int = 1) -> float:
-        """Return the KV bytes of one token on one of `ranks` tensor-parallel GPUs.
-
-        Heads are split, and replicated where there are fewer than GPUs; a latent vector is on every
-        GPU.
+        """Return the KV bytes of one token on one of `ranks` tensor-parallel GPUs. Heads are split,
+        and replicated where there are fewer than GPUs; a latent vector is on every GPU.
         """
         if self.latent_dim:
             return self.kv_layers * self.latent_dim * each
@@ -145,10 +143,8 @@ def _feed_forward(config: Mapping[str, Any], hidden: int, layers: int) -> int:
 
 
 def _kv_layers(config: Mapping[str, Any], layers: int) -> int:
-    """Return the number of layers with full attention.
-
-    Sliding-window and fixed-state layers are not counted: exact for long contexts, slightly
-    optimistic for short ones.
+    """Return the number of layers with full attention. Sliding-window and fixed-state layers are
+    not counted: exact for long contexts, slightly optimistic for short ones.
     """
     kinds = config.get("layer_types")
     if isinstance(kinds, list) and kinds:

@@ -81,9 +81,8 @@ def change(
     *,
     within: str = "",
 ) -> InferenceKey:
-    """Change a key's terms; fields missing in `data` keep their values.
-
-    Routers apply it within seconds. `within`: the endpoint or group that the key must belong to.
+    """Change a key's terms; fields missing in `data` keep their values. Routers apply it within
+    seconds. `within`: the endpoint or group that the key must belong to.
     """
     with transaction.atomic():
         key = _living_key(actor, key_id, within)

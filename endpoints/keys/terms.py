@@ -80,9 +80,8 @@ def of(stored: Mapping[str, Any]) -> KeyTerms:
 
 
 def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None) -> KeyTerms:
-    """Return the requested terms; missing fields keep their values of `before`.
-
-    `expires_in_days` is an alternative to `expires_at`. Raise SpecErrors.
+    """Return the requested terms; missing fields keep their values of `before`. `expires_in_days`
+    is an alternative to `expires_at`. Raise SpecErrors.
     """
     errors: list[FieldError] = []
     found = dict(data)

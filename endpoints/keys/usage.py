@@ -154,10 +154,9 @@ def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
 
 
 def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
-    """Return the budget left for each router of the endpoint, by key id.
-
-    A key's budget is split evenly among its recently active routers; each subtracts what it has
-    counted beyond `counted`, which is set for each router (see `counted_by`).
+    """Return the budget left for each router of the endpoint, by key id. A key's budget is split
+    evenly among its recently active routers; each subtracts what it has counted beyond `counted`,
+    which is set for each router (see `counted_by`).
     """
     mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
     found: dict[str, dict[str, float]] = {}

@@ -61,9 +61,8 @@ class Impairment:
 
 @dataclass(frozen=True, slots=True)
 class ObservedComponent:
-    """A cache tier, a component such as the router, or an exposure object.
-
-    `usable`: its address is known.
+    """A cache tier, a component such as the router, or an exposure object. `usable`: its address is
+    known.
     """
 
     name: str

@@ -30,10 +30,9 @@ _LONGEST = 4000
 
 @dataclass(frozen=True, slots=True)
 class EndpointSummary:
-    """An endpoint's state; `phase` "" if it does not exist yet.
-
-    `refused`: why the present object was rejected. `generation`: that of the object last applied.
-    `departed`: why the endpoint differs from that object, "" if it does not.
+    """An endpoint's state; `phase` "" if it does not exist yet. `refused`: why the present object
+    was rejected. `generation`: that of the object last applied. `departed`: why the endpoint
+    differs from that object, "" if it does not.
     """
 
     refused: str = ""

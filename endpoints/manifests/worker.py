@@ -156,10 +156,9 @@ def _is_model(text: str, mount: str, model: str) -> bool:
 
 
 def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat:
-    """Return CPU, memory, GPU and L1 fields of a worker.
-
-    A manifest's memory includes L1, ours does not. Other resources override the rendered ones. `l1`
-    is the explicit L1 size (GiB), None if unset.
+    """Return CPU, memory, GPU and L1 fields of a worker. A manifest's memory includes L1, ours does
+    not. Other resources override the rendered ones. `l1` is the explicit L1 size (GiB), None if
+    unset.
     """
     given = worker["resources"]
     requests, limit = given.get("requests") or {}, given.get("limits") or {}
@@ -179,7 +178,6 @@ def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat
 
 def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
     """Return LMCache's configured size, else LMCache's default but at most a quarter of the memory.
-
     None without a memory size: the installation's default applies.
     """
     for variable in worker.get("environmentVariables") or []:

@@ -101,9 +101,8 @@ def _routers(
 
 
 def refusals(spec: EndpointSpec) -> list[FieldError]:
-    """Return why the model fits on none of the allowed machines; empty if it may fit on one.
-
-    For clusters only: on this machine the worker's failure is visible at once.
+    """Return why the model fits on none of the allowed machines; empty if it may fit on one. For
+    clusters only: on this machine the worker's failure is visible at once.
     """
     if not spec.placement.cluster or spec.simulated:
         return []
@@ -156,9 +155,8 @@ def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]
 
 
 def _pools(spec: EndpointSpec) -> dict[str, Machine]:
-    """Return the cluster's node pools; only GPU pools if the spec requests GPUs.
-
-    Pools without a known GPU memory size are left to the catalogue.
+    """Return the cluster's node pools; only GPU pools if the spec requests GPUs. Pools without a
+    known GPU memory size are left to the catalogue.
     """
     inventory = clusters.inventory(spec.placement.cluster)
     wants_gpus = gpu_resource(spec)[1] > 0

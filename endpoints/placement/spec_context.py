@@ -19,10 +19,8 @@ from endpoints.spec.rules import Context
 def context(
     *, updating: str = "", grants: frozenset[Grant] = frozenset(), team: str = ""
 ) -> Context:
-    """Return the context of `check`.
-
-    `updating`: the endpoint being changed, whose own name is not taken. `grants`: those of its
-    `team`.
+    """Return the context of `check`. `updating`: the endpoint being changed, whose own name is not
+    taken. `grants`: those of its `team`.
     """
     others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
     return Context(

@@ -20,10 +20,8 @@ _LONGEST_LINE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """A prompt and its target. `key` is omitted from `repr`; `pin` selects a worker.
-
-    `messages`: a conversation instead of `prompt`, for `chat`. `fields` and `headers` are added to
-    the request.
+    """A prompt and its target. `key` is omitted from `repr`; `pin` selects a worker. `messages`: a
+    conversation instead of `prompt`, for `chat`. `fields` and `headers` are added to the request.
     """
 
     url: str

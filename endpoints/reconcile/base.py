@@ -93,9 +93,8 @@ class Pass:
         return worker_spec(self.spec, installation(self.spec), look.access)
 
     def _refused(self) -> bool:
-        """Return whether a rule checked at each apply rejects the spec.
-
-        Workers may still be stopped; running ones are kept.
+        """Return whether a rule checked at each apply rejects the spec. Workers may still be
+        stopped; running ones are kept.
         """
         errors = standing(self.spec, teams.apply_context(self.endpoint))
         if not errors or not self.spec.replicas:

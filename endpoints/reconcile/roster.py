@@ -152,9 +152,8 @@ def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
 
 
 def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> float | None:
-    """Return the seconds until this process was first ready, None before.
-
-    After a restart only the new process counts, not the age of its pod.
+    """Return the seconds until this process was first ready, None before. After a restart only the
+    new process counts, not the age of its pod.
     """
     same = row is not None and row.spec_hash == seen.spec_hash and not _restarted(row, seen)
     if row is not None and same and (row.start_s or row.state == ReplicaState.READY):

@@ -73,7 +73,6 @@ class RollBack:
 @dataclass(frozen=True, slots=True)
 class ClusterOutcome:
     """Result of a pass on a cluster. `applied`: mark of what was applied, "" if nothing was.
-
     `carried_out`: completed drift orders; `overruled`: those that became invalid.
     """
 

@@ -159,7 +159,6 @@ class Engine:
 
     def _beyond(self, hashes: Sequence[Hash], from_l2: set[Hash]) -> tuple[int, int]:
         """Return the blocks supplied by L1 and by L2 after the device's hits, up to the first miss.
-
         L2 hits are promoted to L1.
         """
         host = disk = 0

@@ -261,9 +261,8 @@ class HttpServer:
             self._idle.set()
 
     async def drain(self, deadline_s: float) -> bool:
-        """Finish running requests, then close. Return False if any was cut off.
-
-        New requests are still passed to the handler, which rejects them.
+        """Finish running requests, then close. Return False if any was cut off. New requests are
+        still passed to the handler, which rejects them.
         """
         self.draining = True
         done = True

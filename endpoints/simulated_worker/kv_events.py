@@ -88,9 +88,8 @@ class KvLog:
         self._last = None
 
     def cleared(self) -> None:
-        """Record that the device was cleared; published with the next step, as in vLLM.
-
-        L1 keeps its blocks, which the event does not express.
+        """Record that the device was cleared; published with the next step, as in vLLM. L1 keeps
+        its blocks, which the event does not express.
         """
         for block, known in list(self._blocks.items()):
             known.media.discard(GPU)

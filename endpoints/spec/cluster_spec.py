@@ -138,9 +138,8 @@ class MonitoringSpec:
 
 @dataclass(frozen=True, slots=True)
 class PdSpec:
-    """Disaggregated prefill and decode; prompts below `threshold` tokens are not split.
-
-    `prefill` and `decode`: replicas, args, resources, nodeSelector.
+    """Disaggregated prefill and decode; prompts below `threshold` tokens are not split. `prefill`
+    and `decode`: replicas, args, resources, nodeSelector.
     """
 
     enabled: bool = False

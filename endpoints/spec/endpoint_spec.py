@@ -131,9 +131,8 @@ class EndpointSpec:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, which `parse` reads back to an equal spec.
-
-        Cluster sections are included only if non-default, so that older specs keep their form.
+        """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
+        included only if non-default, so that older specs keep their form.
         """
         data: dict[str, Any] = _listed(asdict(self))
         for name in _WHERE_WANTED:
@@ -194,10 +193,9 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 def read(
     data: Any, defaults: Mapping[str, Any] | None = None
 ) -> tuple[EndpointSpec, list[FieldError]]:
-    """Return the spec in `data` and the errors of single fields.
-
-    A rejected field has its default in the returned spec, so that further rules can be checked.
-    `defaults` are the installation's (such as the engine), by path.
+    """Return the spec in `data` and the errors of single fields. A rejected field has its default
+    in the returned spec, so that further rules can be checked. `defaults` are the installation's
+    (such as the engine), by path.
     """
     if not isinstance(data, Mapping):
         return EndpointSpec(name="", model=""), [not_an_object(data)]

@@ -28,7 +28,6 @@ class Effect(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SpecField:
     """`kind`: str, int, float, bool, tuple (of str), dict (JSON object) or list (JSON values).
-
     `default` None: required. `from_text` parses a value sent as one text, and returns the text if
     it cannot.
     """

@@ -59,10 +59,9 @@ class Context:
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
-    """Return the spec in `data`. Raise SpecErrors with all errors.
-
-    A change that only removes workers from `present` skips the installation's rules: a missing file
-    must not keep an endpoint running.
+    """Return the spec in `data`. Raise SpecErrors with all errors. A change that only removes
+    workers from `present` skips the installation's rules: a missing file must not keep an
+    endpoint running.
     """
     spec, errors = read(data, {**context.defaults, **_where_it_is(present)})
     if not errors and present is not None and _only_fewer(spec, present):
@@ -79,9 +78,8 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
 def not_granted(
     spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
 ) -> list[FieldError]:
-    """Return what exceeds a plain pod without a grant.
-
-    A change that leaves pods and grants as they are passes, so that scaling needs no grants.
+    """Return what exceeds a plain pod without a grant. A change that leaves pods and grants as they
+    are passes, so that scaling needs no grants.
     """
     missing = [
         need for need in needs(spec, context.model_folder) if need.grant not in context.grants

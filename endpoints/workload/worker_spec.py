@@ -46,9 +46,8 @@ CPU_BLOCK_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Locations and images. `model`: argument of vLLM; `model_id`: identifies the weights.
-
-    On clusters, interpreters and model are those in the pod.
+    """Locations and images. `model`: argument of vLLM; `model_id`: identifies the weights. On
+    clusters, interpreters and model are those in the pod.
     """
 
     python: str
@@ -62,9 +61,8 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class L2Access:
-    """Address of L2 and its password file ("" for none).
-
-    `folder`: the only one from which the file may be read, "" for a file chosen by the console.
+    """Address of L2 and its password file ("" for none). `folder`: the only one from which the file
+    may be read, "" for a file chosen by the console.
     """
 
     url: str

@@ -32,9 +32,8 @@ class Difference:
 def differences(
     base: Mapping[str, Any] | None, theirs: Mapping[str, Any], mine: Mapping[str, Any]
 ) -> tuple[Difference, ...]:
-    """Return the differences by whole path, in form order.
-
-    Without a known base (`base` None) every difference is a clash.
+    """Return the differences by whole path, in form order. Without a known base (`base` None) every
+    difference is a clash.
     """
     found = []
     for field in FIELDS:
@@ -78,10 +77,6 @@ class EditConflict:
     generation: int
     revisions: tuple[Revision, ...]
     differences: tuple[Difference, ...]
-
-    @property
-    def clashes(self) -> int:
-        return sum(one.clash for one in self.differences)
 
     def merged(self, mine: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
         """`sent` holds the choices as "take.PATH"."""

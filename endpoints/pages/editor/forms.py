@@ -46,7 +46,6 @@ _ASK_AGAIN = {
 
 class EndpointForm(Styled, forms.Form):
     """`spec`: initial values, of the edited endpoint or of the cloned one (`changing` False).
-
     Options come from `context`. Cluster fields are present once a cluster is selected.
     """
 

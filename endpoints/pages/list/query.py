@@ -85,7 +85,6 @@ def rows(viewer: Any, wanted: ListQuery) -> QuerySet[Endpoint]:
 
 def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
     """Return the filter options of visible endpoints (clusters, teams, models) in one query.
-
     Filters with a single option are omitted.
     """
     seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # annotated with our own names
