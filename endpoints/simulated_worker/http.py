@@ -65,19 +65,19 @@ class Parser:
     def _parse_head(self) -> bool:
         end = self._buffer.find(b"\r\n\r\n")
         if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
-            raise BadRequestError(431, "the head is too long")
+            raise BadRequestError(431, "request head too long")
         if end < 0:
             return False
         lines = self._buffer[:end].decode("latin-1").lstrip("\r\n").split("\r\n")
         del self._buffer[: end + 4]
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise BadRequestError(400, "no HTTP/1 request line")
+            raise BadRequestError(400, "malformed request line")
         headers: dict[str, str] = {}
         for line in lines[1:]:
             name, colon, value = line.partition(":")
             if not colon or name != name.strip():
-                raise BadRequestError(400, "a header line without a name")
+                raise BadRequestError(400, "header line without a name")
             headers[name.lower()] = value.strip()
         keep = "close" not in headers.get("connection", "").lower() and words[2] != "HTTP/1.0"
         self._head = (words[0], words[1].partition("?")[0], headers, keep)
@@ -89,14 +89,14 @@ class Parser:
         length = headers.get("content-length", "0")
         if coding:
             if coding != "chunked" or "content-length" in headers:
-                raise BadRequestError(400, "an unclear body length")
+                raise BadRequestError(400, "ambiguous body length")
             self._chunks = bytearray()
         elif not length.isdigit():
-            raise BadRequestError(400, "a Content-Length that is no number")
+            raise BadRequestError(400, "Content-Length is not a number")
         else:
             self._length = int(length)
             if self._length > MAX_BODY_BYTES:
-                raise BadRequestError(413, "the body is too large")
+                raise BadRequestError(413, "request body too large")
 
     def _counted(self) -> bytes | None:
         if len(self._buffer) < self._length:
@@ -111,9 +111,9 @@ class Parser:
             try:
                 size = int(bytes(self._buffer[:end]).partition(b";")[0], 16)
             except ValueError:
-                raise BadRequestError(400, "a chunk without a size") from None
+                raise BadRequestError(400, "chunk without a size") from None
             if size < 0 or len(self._chunks) + size > MAX_BODY_BYTES:
-                raise BadRequestError(413, "the body is too large")
+                raise BadRequestError(413, "request body too large")
             stop = end + 2 + size
             if len(self._buffer) < stop + 2:
                 return None

@@ -180,7 +180,7 @@ def check_model(body: dict[str, Any], models: tuple[str, ...]) -> str:
 def chat_tokens(body: dict[str, Any]) -> list[int]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ApiError(400, "messages is no list with at least one message.", "messages")
+        raise ApiError(400, "messages must be a non-empty list.", "messages")
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise ApiError(400, "A message needs a role and a content.", "messages")
@@ -202,8 +202,8 @@ def _completion_tokens(body: dict[str, Any]) -> list[int]:
     if isinstance(prompt, list) and all(type(item) is int for item in prompt):
         return list(prompt)
     if isinstance(prompt, list) and len(prompt) > 1:
-        raise ApiError(400, "A simulated worker answers one prompt a request.", "prompt")
-    raise ApiError(400, "prompt is neither text nor a list of token ids.", "prompt")
+        raise ApiError(400, "A simulated worker supports one prompt per request.", "prompt")
+    raise ApiError(400, "prompt must be a text or a list of token ids.", "prompt")
 
 
 def _integer(body: dict[str, Any], name: str, default: int | None, least: int) -> int | None:
