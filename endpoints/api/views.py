@@ -6,6 +6,7 @@ changed since) or as `generation` in the body (409). Nothing is changed then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -140,20 +141,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     )
     def put(self, request: Request, name: str) -> Response:
         """Omitted fields get their defaults."""
-        data, generation, note = change(request)
-        selectors.get(name)
-        return carried_out(
-            request,
-            name,
-            lambda: actions.update(
-                request.user,
-                name,
-                data,
-                expected_generation=generation,
-                request_id=request_log.current(),
-                note=note,
-            ),
-        )
+        return _write(request, name, _replace)
 
     @extend_schema(
         tags=_TAGS,
@@ -164,19 +152,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     )
     def patch(self, request: Request, name: str) -> Response:
         """Omitted fields keep their values."""
-        data, generation, note = change(request)
-        return carried_out(
-            request,
-            name,
-            lambda: actions.patch(
-                request.user,
-                name,
-                data,
-                expected_generation=generation,
-                request_id=request_log.current(),
-                note=note,
-            ),
-        )
+        return _write(request, name, actions.patch)
 
     @extend_schema(
         tags=_TAGS,
@@ -225,6 +201,27 @@ class Revisions(ListAPIView[Revision]):
         if getattr(self, "swagger_fake_view", False):
             return Revision.objects.none()
         return selectors.revisions(selectors.get(self.kwargs["name"]))
+
+
+def _replace(actor: actions.Actor, name: str, data: Any, **more: Any) -> Endpoint:
+    selectors.get(name)
+    return actions.update(actor, name, data, **more)
+
+
+def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Response:
+    data, generation, note = change(request)
+    return carried_out(
+        request,
+        name,
+        lambda: verb(
+            request.user,
+            name,
+            data,
+            expected_generation=generation,
+            request_id=request_log.current(),
+            note=note,
+        ),
+    )
 
 
 def _with_team(data: Any) -> tuple[Any, str | None]:
