@@ -1,8 +1,8 @@
-"""The end of an endpoint whose cluster is gone for good: it is forgotten, and nothing is removed.
+"""Abandon an endpoint whose cluster is unreachable for good: its rows go, no cluster object is
+deleted.
 
-Promises what `actions` does, and that it is refused while the cluster answers, before anything is
-changed; that what may be left there is said and in the audit trail. Of all that is asked for, this
-alone looks at a cluster first: the answer is the permission.
+Refused while the cluster answers; nothing is changed then. Objects that may remain in the cluster
+are returned and written to the audit log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from endpoints.workload.worker_spec import workload_name
 
 
 def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
-    """What may be left of it in its cluster."""
     at = endpoint.parsed.placement
     return removal_proof.left(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
 
@@ -32,7 +31,9 @@ def left(endpoint: Endpoint, why: str = "") -> RemainingObjects:
 def abandon(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> RemainingObjects:
-    """Forget it, also while it is being deleted. Takes as long as a cluster may be silent."""
+    """Remove the console's rows of the endpoint, also during a deletion. Blocks for up to the
+    cluster's call timeout.
+    """
     teams.allow(actor, name)
     seen = _given_up(selectors.get(name), expected_generation)
     cluster = seen.parsed.placement.cluster
@@ -40,7 +41,7 @@ def abandon(
     rest = left(seen, why)
     with transaction.atomic():
         endpoint = actions.held(actor, name)
-        # Whatever was made or changed meanwhile may be elsewhere.
+        # An endpoint recreated or changed since the check may be on another cluster.
         if (endpoint.pk, endpoint.generation) != (seen.pk, seen.generation):
             raise stale(name, endpoint.generation, seen.generation)
         facts = {
@@ -64,7 +65,8 @@ def _given_up(endpoint: Endpoint, expected: int | None) -> Endpoint:
             field="abandon",
         )
     owner = owner_of(name)
-    if owner is not None and owner.cluster != cluster:  # an object of the same is gone with it
+    # objects of the same cluster are lost with it
+    if owner is not None and owner.cluster != cluster:
         raise managed(name, owner)
     if expected is not None and expected != endpoint.generation:
         raise stale(name, endpoint.generation, expected)

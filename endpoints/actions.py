@@ -1,8 +1,7 @@
-"""Every write to what is wanted of an endpoint: form, REST and command line all end here.
+"""Writes to an endpoint's desired state, shared by pages, REST and command line.
 
-Promises, for each verb: permission, then check, then one transaction which writes the row, its
-revision and the audit line together (or nothing), then a nudge once it is committed. Must not
-start, stop or look at anything that runs.
+Each verb checks permission and input, then writes the row, its revision and the audit entry in one
+transaction, and nudges the reconciler after commit. Nothing running is read or changed here.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from celery import current_app
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -41,17 +41,18 @@ from endpoints.spec.endpoint_spec import (
     not_an_object,
 )
 from endpoints.spec.rules import check
-from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()
-Actor = Any  # User | System | AnonymousUser: `require` refuses what has no role
+_RECONCILE = "endpoints.tasks.reconcile_endpoint"
+Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a role
 
 
 def create(
     actor: Actor, data: Any, *, team: str | None = None, request_id: str = "", note: Any = ""
 ) -> Endpoint:
-    """A new endpoint, or `SpecErrors`. `team`: a slug, see `teams.for_new`; `note`: what its author
-    says of it, kept with it."""
+    """Create an endpoint. Raise SpecErrors if the spec is invalid. `team` is a slug (see
+    `teams.for_new`); `note` is the author's comment on the revision.
+    """
     owner = teams.for_new(actor, team)
     why = note_of(note)
     spec = check(data, teams.context(actor, owner))
@@ -82,7 +83,7 @@ def update(
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
-    """Replace the whole spec. A spec equal to the present one changes nothing."""
+    """Replace the whole spec. An unchanged spec writes nothing."""
     teams.allow(actor, name)
     why = note_of(note)
     if isinstance(data, Mapping):
@@ -105,7 +106,6 @@ def patch(
     verb: str = "update",
     note: Any = "",
 ) -> Endpoint:
-    """Change the given fields and keep the others."""
     teams.allow(actor, name)
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
@@ -131,7 +131,6 @@ def scale(
     request_id: str = "",
     verb: str = "scale",
 ) -> Endpoint:
-    """Change how many workers are wanted; 0 pauses."""
     teams.allow(actor, name)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
@@ -146,12 +145,10 @@ def scale(
 
 
 def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    """Stop all workers and keep the configuration."""
     return scale(actor, name, 0, request_id=request_id, verb="pause")
 
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
-    """Want as many workers as before the pause."""
     teams.allow(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
@@ -171,7 +168,7 @@ def rollback(
     verb: str = "rollback",
     note: Any = "",
 ) -> Endpoint:
-    """Want again what an earlier revision wanted, checked against today's machine."""
+    """Apply an earlier revision's spec again, checked against the present installation."""
     teams.allow(actor, name)
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
@@ -189,7 +186,7 @@ def rollback(
 
 
 def roll_back_failed(name: str, number: int, *, expected_generation: int) -> Endpoint:
-    """By the reconciler, when a revision has failed and `number` was the last that served."""
+    """Roll back to `number`, the last revision that served. Called by the reconciler."""
     return rollback(
         SYSTEM, name, number, expected_generation=expected_generation, verb=AUTO_ROLLBACK
     )
@@ -198,7 +195,6 @@ def roll_back_failed(name: str, number: int, *, expected_generation: int) -> End
 def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
-    """Ask for the end of it. Asking twice is asking once."""
     teams.allow(actor, name)
     with transaction.atomic():
         endpoint = held(actor, name)
@@ -215,7 +211,6 @@ def delete(
 
 
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
-    """The trail's shape for something that was not there before."""
     blank = EndpointSpec(name="", model="")
     return as_audit(diff(blank, spec))
 
@@ -251,12 +246,13 @@ def _change(
 
 
 def user_of(actor: Actor) -> User | None:
-    """The row; None for the console itself, whichever way it was told."""
     return row(actor)
 
 
 def may_say(actor: Actor, endpoint: Endpoint) -> None:
-    """What an endpoint is, is said by its owner alone, if it has one."""
+    """Raise ConflictError unless the actor may change the spec: an owned endpoint is changed by its
+    owner only.
+    """
     owner = owner_of(endpoint.name)
     if owner is not None and not (isinstance(actor, OwningSystem) and actor.owner == owner):
         raise managed(endpoint.name, owner)
@@ -274,7 +270,7 @@ def _get(name: str) -> Endpoint:
 
 
 def locked(name: str) -> Endpoint:
-    """The row, held until the transaction ends (SQLite: the transaction itself holds all)."""
+    """Return the row, locked until the transaction ends (SQLite locks the whole database)."""
     try:
         return Endpoint.objects.select_for_update().get(name=name)
     except Endpoint.DoesNotExist:
@@ -282,7 +278,9 @@ def locked(name: str) -> Endpoint:
 
 
 def held(actor: Actor, name: str) -> Endpoint:
-    """As `locked`, for whoever may change it: it may have been moved to another team meanwhile."""
+    """Return the locked row after a second permission check: the team may have changed since the
+    first.
+    """
     endpoint = locked(name)
     teams.allow(actor, endpoint)
     return endpoint
@@ -299,7 +297,7 @@ def living(endpoint: Endpoint) -> Endpoint:
 
 
 def _pinned(endpoint: Endpoint, expected: int | None) -> int:
-    """A change computed from this generation must not be laid over another."""
+    """Return the generation that the change is based on."""
     return endpoint.generation if expected is None else expected
 
 
@@ -321,5 +319,6 @@ def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
 
 
 def nudge(endpoint: Endpoint) -> None:
+    """Reconcile soon. The task is looked up by name, since its module imports this one."""
     mark_due(EndpointStatus, str(endpoint.pk))
-    reconcile_endpoint.nudge(str(endpoint.pk))
+    current_app.tasks[_RECONCILE].nudge(str(endpoint.pk))

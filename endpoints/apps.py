@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-# Label, URL's name, icon, place in the order.
+# Label, URL name, icon, position.
 _TABS = (
     ("Overview", "endpoints:detail", "server", 10),
     ("Workers", "endpoints:workers", "cpu", 15),
@@ -22,6 +22,7 @@ class EndpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        import endpoints.tasks  # noqa: F401 (registers the task that `actions.nudge` looks up)
         from console.accounts import gate
         from console.people import team_actions
         from console.web import url_converters

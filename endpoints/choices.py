@@ -1,7 +1,4 @@
-"""Names and labels of what an endpoint can be; colours are the templates' business.
-
-Must not know Django: the lifecycle table, which is pure, speaks in these words.
-"""
+"""Enumerations of endpoint states with their labels. Colours are defined in the templates."""
 
 from __future__ import annotations
 
@@ -19,12 +16,10 @@ class Phase(StrEnum):
 
 
 SETTLED = frozenset({Phase.READY, Phase.PAUSED})
-"""Phases which last until something happens: pages poll less often."""
+"""Stable phases, polled less often by pages."""
 
 
 class PhaseReason(StrEnum):
-    """Stable codes beside a phase. Provisioners and components add their own."""
-
     ACCEPTED = "Accepted"
     WAITING_FOR_CACHE_TIER = "WaitingForCacheTier"
     STARTING_WORKERS = "StartingWorkers"
@@ -62,8 +57,6 @@ class ProgressState(StrEnum):
 
 
 class ProgressStep(StrEnum):
-    """In the order in which they happen and are shown."""
-
     ACCEPTED = "Accepted"
     CACHE_TIER = "CacheTier"
     WORKERS_STARTED = "WorkersStarted"
@@ -99,7 +92,7 @@ STEP_LABELS = {
 
 
 class Stage(StrEnum):
-    """How far a worker has come on a cluster, in this order."""
+    """Startup stage of a worker on a cluster, in order."""
 
     SCHEDULING = "scheduling"
     PULLING = "pulling"
@@ -110,7 +103,7 @@ class Stage(StrEnum):
 
 
 AUTO_ROLLBACK = "auto-rollback"
-"""The verb of a revision which the console went back to by itself."""
+"""Verb of an automatic rollback."""
 
 
 class DriftVerb(StrEnum):
@@ -119,8 +112,6 @@ class DriftVerb(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who saw an event."""
-
     CONSOLE = "console"
     CLUSTER = "cluster"
 

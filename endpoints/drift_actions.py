@@ -1,9 +1,8 @@
-"""What a person decides about fields which others changed in a cluster: heal or adopt.
+"""Heal or adopt fields that were changed in the cluster.
 
-Promises, as `actions` does: permission, then check, then one transaction with the audit line, then
-a nudge. Heals nothing itself: the reconciler carries an order out, and ends it. Where an object of
-the cluster says what the endpoint is, healing is allowed, since it restores what that object wants;
-adopting is not, since it would want something else.
+Writes an order and its audit entry in one transaction; the reconciler carries it out. Healing is
+allowed on an endpoint owned by a cluster object, since it restores the object's values; adopting is
+not.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from endpoints.refusals import ConflictError, no_drift
 from endpoints.workload.worker_spec import workload_name
 
 _SPEC_FIELDS = {".spec.replicas": "replicas"}
-"""Fields of the workers' Deployment which the spec has a name for: adopting them changes it."""
+"""Deployment fields with a field in the spec, which adopting changes."""
 
 
 def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
-    """Ask for every field of a workload ("": the workers') to be as wanted again."""
+    """Order the reset of every drifted field of a workload ("": the workers)."""
     teams.allow(actor, name)
     with transaction.atomic():
         endpoint = _on_cluster(actions.living(actions.held(actor, name)))
@@ -40,8 +39,7 @@ def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -
 
 
 def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoint:
-    """Want what somebody else has set: in the spec where it has a field for it, else by leaving
-    the field to them."""
+    """Accept a drifted value: into the spec if it has such a field, else by releasing the field."""
     teams.allow(actor, name)
     endpoint = _on_cluster(actions.living(selectors.get(name)))
     row = next((row for row in endpoint.status.drift if row["key"] == key), None)
@@ -91,5 +89,4 @@ def _on_cluster(endpoint: Endpoint) -> Endpoint:
 
 
 def _order(endpoint: Endpoint, verb: DriftVerb, workload: str, key: str) -> None:
-    """Asking twice is asking once."""
     DriftOrder.objects.get_or_create(endpoint=endpoint, verb=verb, workload=workload, key=key)

@@ -1,7 +1,7 @@
-"""Objects in a text made into endpoints: what would change, and the change itself.
+"""Plan and apply manifests as endpoints.
 
-Promises that a text is applied whole or not at all, that a dry run says exactly what would happen,
-and that the same refusals come by REST, page and command line. Writes through `actions` only.
+A text is applied as a whole or not at all. A dry run reports exactly the changes and errors of the
+apply. Writes go through `actions`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from endpoints.spec.rules import check
 from endpoints.spec.validators import showable
 
 NOT_SHOWN = frozenset({"manifest"})
-"""What changes with it is shown field by field."""
+"""Omitted from the diff; its changes appear in other fields."""
 
 
 class PlannedVerb(StrEnum):
@@ -46,8 +46,9 @@ class PlannedVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One object of a text: the endpoint it is, what changes, and what is worth a word. `data` is
-    what `actions` takes; `generation` that of the endpoint it was compared with."""
+    """Planned change of one object, with advisories. `data` is the input of `actions`; `generation`
+    that of the endpoint it was compared with.
+    """
 
     object: str
     name: str
@@ -60,7 +61,7 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class ManifestTarget:
-    """`cluster` "": this machine. A namespace in an object wins over this one."""
+    """`cluster` "": this machine. A namespace in an object takes precedence."""
 
     cluster: str = ""
     namespace: str = ""
@@ -69,7 +70,6 @@ class ManifestTarget:
 def plan(
     actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
 ) -> list[PlannedChange]:
-    """What applying would do, or `SpecErrors` with everything that is wrong in any object."""
     teams.allow_somewhere(actor)
     found = documents.read(given) if isinstance(given, str) else documents.checked(given)
     where = where if where.cluster else replace(where, cluster=default_cluster())
@@ -93,7 +93,6 @@ def apply(
     *,
     request_id: str = "",
 ) -> list[PlannedChange]:
-    """All objects, or none and `SpecErrors` or a `RefusalError`."""
     planned = plan(actor, given, where)
     with transaction.atomic():
         for one in planned:
@@ -102,7 +101,6 @@ def apply(
 
 
 def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
-    """The change of one object; refused if the endpoint has moved on since it was planned."""
     if one.does is PlannedVerb.CREATE:
         actions.create(actor, one.data, request_id=request_id)
     elif one.does is PlannedVerb.UPDATE:
@@ -117,7 +115,6 @@ def carry_out(actor: Actor, one: PlannedChange, request_id: str = "") -> None:
 
 
 def exported(name: str) -> dict[str, Any]:
-    """An endpoint as an InferenceEndpointConfig."""
     endpoint = Endpoint.objects.filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)
@@ -130,7 +127,7 @@ def plan_one(
     name: str = "",
     actor: Actor = actions.SYSTEM,
 ) -> PlannedChange:
-    """`name`: of the endpoint, where it is not to follow from the object's."""
+    """`name`: of the endpoint, if not derived from the object."""
     if not objects.is_manifest(document):
         return _compared(actor, str(document.get("name", "")), document, "endpoint", ())
     manifest = objects.read(document)
@@ -161,7 +158,7 @@ def _compared(
 ) -> PlannedChange:
     stored = Endpoint.objects.select_related("team").filter(name=name).first()
     if stored is not None and not teams.sees(actor, stored):
-        raise SpecErrors([name_taken(name)])  # nor a word about what differs from it
+        raise SpecErrors([name_taken(name)])  # no details of another team's endpoint
     before = stored.parsed if stored else None
     team = stored.team if stored else teams.for_new(actor, None)
     spec = check(data, teams.context(actor, team, name if stored else ""), before)
@@ -178,8 +175,7 @@ def _compared(
 def _of_object(
     error: SpecErrors, manifest: objects.Manifest, where: ManifestTarget
 ) -> list[FieldError]:
-    """With places of the object. Once rather than for each field: an object for a cluster came to a
-    machine without one."""
+    """Map errors to paths in the object. A cluster object without a cluster gives one error."""
     if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
         message = "This object is for a cluster, and none was named."
         remedy = "Name one of the page Clusters."
@@ -207,7 +203,6 @@ def _twice(planned: list[PlannedChange]) -> list[FieldError]:
 
 
 def document(one: PlannedChange) -> dict[str, Any]:
-    """As the API answers it."""
     return {
         "object": one.object,
         "name": one.name,

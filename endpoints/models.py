@@ -1,7 +1,7 @@
-"""Rows: what is wanted of an endpoint, what is seen, and what happened.
+"""Models: desired state of endpoints, observed status, history and keys.
 
-Promises invariants and names only. `actions` writes Endpoint, Revision and InferenceKey;
-`reconciler` alone writes EndpointStatus, Replica and EndpointEvent, and ends a DriftOrder.
+`actions` writes Endpoint, Revision and InferenceKey; the reconciler alone writes EndpointStatus,
+Replica and EndpointEvent, and deletes a DriftOrder.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NAMESPACE = "default"
 
 
 class Endpoint(Desired):
-    """A named model service. The name stays taken until a deletion has finished."""
+    """A named model service. The name stays taken until its deletion has finished."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
-    # None: nobody's, for people with a role everywhere.
+    # None: no team, for users with a global role.
     team = models.ForeignKey(
         "accounts.Team", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
@@ -59,25 +59,26 @@ class Endpoint(Desired):
 
     @property
     def shown_phase(self) -> str:
-        """Deleting from the moment it is asked for, not from the next pass on."""
+        """Return the phase; Deleting from the deletion request on."""
         return Phase.DELETING if self.deleting else self.status.phase
 
     @property
     def current(self) -> bool:
-        """What is seen belongs to what is wanted now."""
         return bool(self.status.observed_generation == self.generation)
 
 
 class EndpointStatus(Observed):
-    """`detail` holds the last log lines when workers fail; `parts` says how components and L2
-    stood. `served_generation` has answered a request; `proven` names the processes which did.
-    `clock_generation` was first looked at at `generation_seen_at`: its deadline counts from there.
+    """Observed state of an endpoint, written by the reconciler.
 
-    Of a cluster: `wanted_replicas` is what an autoscaler wants (null: the spec decides);
-    `stood_replicas` how many served when last all wanted ones did; `conditions` and `drift` are of
-    the objects around the workers; `pods` those of the components, whose logs can be read;
-    `rolled_back` says which revision failed, why, and which one is wanted again; `public_url` is
-    where callers outside reach it; `applied` and `applied_at` name what was last applied.
+    `detail`: last log lines of failing workers. `parts`: states of components and L2.
+    `served_generation`: last generation that served a request. `proven`: processes that served.
+    `clock_generation` was first observed at `generation_seen_at`, the start of its deadline.
+
+    On a cluster: `wanted_replicas` is the autoscaler's count (null: the spec's); `stood_replicas`
+    the number of workers when all desired ones last served; `conditions` and `drift` are of the
+    objects around the workers; `pods` those of components with readable logs; `rolled_back` the
+    failed revision, its cause and the restored revision; `public_url` the external address;
+    `applied` and `applied_at` identify the last apply.
 
     `start` is the last measured start of a worker: `model`, and `seconds` from the creation of the
     process or pod until it was ready.
@@ -118,9 +119,10 @@ class EndpointStatus(Observed):
 
 
 class Replica(models.Model):
-    """A worker as last seen. `restarts_ready`: restarts when it was last ready. `reason` and
-    `stage`: why it is not ready and how far it has come, where the platform says. `start_s`:
-    seconds until this process was ready for the first time; None before."""
+    """A worker as last observed. `restarts_ready`: restarts when it was last ready. `reason` and
+    `stage`: startup progress and its obstacle, if reported. `start_s`: seconds until this process
+    was first ready, None before.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="replicas")
@@ -155,7 +157,7 @@ class Replica(models.Model):
 
 
 class Revision(models.Model):
-    """A spec as it was from one generation on; never changed. `note`: what its author said."""
+    """An immutable spec, valid from one generation on. `note`: the author's comment."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="revisions")
@@ -180,8 +182,9 @@ class Revision(models.Model):
 
 
 class EndpointEvent(models.Model):
-    """Something seen to happen. Repetitions of the latest are counted, not added. `origin`: who
-    saw it, the console or the cluster."""
+    """An observed event. Repetitions of the latest one are counted, not added. `origin`: console or
+    cluster.
+    """
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="events")
@@ -203,8 +206,9 @@ class EndpointEvent(models.Model):
 
 
 class DriftOrder(models.Model):
-    """What a person decided about a field which others changed (`key` as of `Drift`; "": all of
-    the workload). Ends when the reconciler has carried it out."""
+    """A decision on a drifted field (`key` as in `Drift`; "": the whole workload). Deleted once the
+    reconciler has carried it out.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="drift_orders")
@@ -221,7 +225,7 @@ class DriftOrder(models.Model):
 
 
 class KeyGroup(models.Model):
-    """Several endpoints which one key opens, those added later as well."""
+    """Endpoints that share keys; keys are also valid for endpoints added later."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=60, unique=True)
@@ -240,10 +244,10 @@ class KeyGroup(models.Model):
 
 
 class InferenceKey(models.Model):
-    """A caller's key for one endpoint, or for those of a group; only its hash is kept. `pin`: may
-    choose the worker. `terms` are `KeyTerms` (without `pin`). `old_sha256` is let in too until
-    `old_until`, while callers change from one secret to the next. `spent_until`: its budget of
-    tokens is used up until then."""
+    """A key for one endpoint or for a group; only its hash is stored. `pin`: may choose the worker.
+    `terms`: KeyTerms without `pin`. `old_sha256` stays valid until `old_until` during a rotation.
+    `spent_until`: end of the period whose token budget is used up.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -294,13 +298,13 @@ class InferenceKey(models.Model):
         return keys_terms.of({**self.terms, "pin": self.pin})
 
     def facts(self) -> dict[str, Any]:
-        """What the trail may say of it."""
         return {"id": str(self.pk), "name": self.name, "prefix": self.prefix}
 
 
 class KeyUsage(models.Model):
-    """What a key used of an endpoint in one UTC hour, as routers counted it. Names are kept beside
-    the rows they come from, so that what is deleted is still counted."""
+    """Usage of a key at an endpoint in one UTC hour, counted by routers. Names are stored, so that
+    usage of deleted objects is kept.
+    """
 
     id = models.BigAutoField(primary_key=True)
     endpoint_name = models.CharField(max_length=40)
@@ -329,8 +333,7 @@ class KeyUsage(models.Model):
 
 
 class UsageMark(models.Model):
-    """How far one router's counting has been added up. `instance` names its process: another one
-    counts from nought."""
+    """Counters of one router process (`instance`) already added up; a new process starts at 0."""
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="usage_marks")

@@ -1,8 +1,4 @@
-"""Who says what an endpoint is, if not the console: an object of a cluster.
-
-Promises one question, asked by whoever is about to change an endpoint. Must not know Django or
-clusters; whoever follows objects registers how to find out.
-"""
+"""Ownership of endpoints by cluster objects, registered by the controller."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from endpoints.refusals import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An InferenceEndpointConfig, where somebody applied it."""
-
     cluster: str
     namespace: str
     name: str
@@ -25,14 +19,12 @@ class Owner:
 
 
 class System:
-    """The console itself, or whoever runs its commands on this machine."""
+    """The console itself, or a user of its commands on this machine."""
 
     label = "system"
 
 
 class OwningSystem(System):
-    """An object of a cluster, for whoever applied it there: it says what its endpoint is."""
-
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.label = f"{owner}"[:150]
@@ -43,7 +35,7 @@ _find: list[Find] = []
 
 
 def register(find: Find) -> None:
-    """`find(name)`: the owner of the endpoint of that name, None for the console."""
+    """Register `find(name)`, which returns the endpoint's owner, None for the console."""
     _find[:] = [find]
 
 

@@ -1,7 +1,4 @@
-"""Why an action is refused: the errors which are not about a field's value alone.
-
-Promises a stable code, a sentence and a remedy with each, the same for form, REST and command line.
-"""
+"""Errors that reject an action as a whole, each with a stable code, a message and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 
 class RefusalError(Exception):
-    """Carries `errors` and a `status_code`, as the REST base and the command line read them."""
+    """Has `errors` and a `status_code`, as read by the REST base and the command line."""
 
     status_code = 400
 
@@ -24,20 +21,14 @@ class RefusalError(Exception):
 
 
 class ConflictError(RefusalError):
-    """The endpoint is not in a state in which this can be done."""
-
     status_code = 409
 
 
 class NotFoundError(RefusalError):
-    """There is no such endpoint, key or revision."""
-
     status_code = 404
 
 
 class AwayError(RefusalError):
-    """What would have to answer does not."""
-
     status_code = 503
 
 
@@ -143,7 +134,6 @@ LONGEST_NOTE = 500
 
 
 def note_of(value: Any) -> str:
-    """What somebody says of a change: a line or a few, or nothing."""
     note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
     if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
         remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
@@ -170,6 +160,5 @@ def group_taken(label: str) -> FieldError:
 
 
 def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> FieldError:
-    """A request whose shape, not its spec, is wrong."""
     messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
     return FieldError(field, value, messages.get(code, "This has the wrong type."), remedy, code)

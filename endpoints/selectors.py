@@ -1,7 +1,4 @@
-"""Every read of endpoints that pages, the API and other rooms make.
-
-Promises no write, and a number of queries that does not grow with the rows.
-"""
+"""Reads of endpoints for pages, the API and other apps. The number of queries is constant."""
 
 from __future__ import annotations
 
@@ -37,8 +34,6 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """A worker for Prometheus to scrape."""
-
     address: str
     endpoint: str
     namespace: str
@@ -47,14 +42,14 @@ class WorkerTarget:
 
 
 def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
-    """Those the viewer may look at, with their status; also those being deleted. Without a viewer
-    all: the console asks for itself."""
+    """Return the visible endpoints with their status, including those being deleted. Without a
+    viewer all are returned.
+    """
     rows = Endpoint.objects.select_related("status", "created_by", "team").order_by("name")
     return rows if viewer is None else visible(rows, viewer)
 
 
 def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
-    """Return those names whose endpoint exists and may be seen: only these have a page to link."""
     wanted = {name for name in names if name}
     if not wanted:
         return frozenset()
@@ -62,7 +57,6 @@ def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
 
 
 def get(name: str, viewer: Somebody = None) -> Endpoint:
-    """The endpoint, or `NotFoundError`."""
     try:
         return endpoints(viewer).get(name=name)
     except Endpoint.DoesNotExist:
@@ -70,7 +64,7 @@ def get(name: str, viewer: Somebody = None) -> Endpoint:
 
 
 def with_workers(viewer: Somebody = None) -> QuerySet[Endpoint]:
-    """As `endpoints`, with their workers, in two queries."""
+    """Return `endpoints` with their workers, in two queries."""
     ordered = Replica.objects.order_by("index", "name")
     return endpoints(viewer).prefetch_related(Prefetch("replicas", ordered))
 
@@ -82,7 +76,7 @@ def workers(endpoint: Endpoint) -> QuerySet[Replica]:
 def events(
     endpoint: Endpoint, *, severity: str = "", kind: str = "", text: str = ""
 ) -> QuerySet[EndpointEvent]:
-    """Latest first; `text` is looked for in the message and the subject."""
+    """Return events, latest first; `text` is searched in message and subject."""
     found = endpoint.events.order_by("-last_at", "-id")
     if severity:
         found = found.filter(severity=severity)
@@ -94,13 +88,11 @@ def events(
 
 
 def event_kinds(endpoint: Endpoint) -> list[str]:
-    """Those which have happened."""
     kinds = endpoint.events.order_by("kind").values_list("kind", flat=True)
     return list(kinds.distinct())
 
 
 def revisions(endpoint: Endpoint) -> QuerySet[Revision]:
-    """Latest first."""
     return endpoint.revisions.order_by("-number")
 
 
@@ -109,24 +101,21 @@ def revision(endpoint: Endpoint, number: int) -> Revision | None:
 
 
 def specs_before(ids: Iterable[Any], moment: datetime) -> dict[Any, dict[str, Any]]:
-    """By id, the specs which endpoints had just before that moment, in one query."""
+    """Return the specs valid just before `moment` by endpoint id, in one query."""
     made = Revision.objects.filter(endpoint__in=list(ids), created_at__lt=moment)
     rows = made.order_by("number").values_list("endpoint_id", "spec")
     return dict(rows)
 
 
 def first_made() -> datetime | None:
-    """When the first of all endpoints there are was made."""
     return Endpoint.objects.order_by("created_at").values_list("created_at", flat=True).first()
 
 
 def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
-    """What people decided about drift and nobody has carried out yet, the first first."""
     return endpoint.drift_orders.order_by("created_at")
 
 
 def facts(endpoint: Endpoint) -> EndpointFacts:
-    """The endpoint as components see it."""
     placement = endpoint.parsed.placement
     return EndpointFacts(
         id=str(endpoint.pk),
@@ -147,12 +136,10 @@ def _model_folder(spec: EndpointSpec) -> str:
 
 
 def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
-    """The workers as last seen."""
     return roster.worker_facts(workers(endpoint))
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:
-    """Every worker with an address, in one query."""
     rows = Replica.objects.exclude(url="").select_related("endpoint").order_by("name")
     return [
         WorkerTarget(
@@ -167,7 +154,6 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
 
 
 def simulated_names(viewer: Somebody = None) -> list[str]:
-    """Endpoints whose workers are, or will be, simulated."""
     seen = endpoints(viewer).select_related(None)
     wanted = seen.filter(spec__engine="simulated")
     running = seen.filter(replicas__simulated=True)
@@ -175,14 +161,13 @@ def simulated_names(viewer: Somebody = None) -> list[str]:
 
 
 def on_cache_tier() -> QuerySet[Endpoint]:
-    """Endpoints which want a cache tier of ours; `parsed` says which."""
+    """Return the endpoints with L2 on a cache tier of ours; `parsed` names the tier."""
     return endpoints().filter(
         spec__cache__l2__enabled=True, spec__cache__l2__backend="tieredstorage"
     )
 
 
 def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
-    """How many endpoints are in each phase; phases without any are left out."""
     counts: dict[str, int] = {}
     for phase, deleted in endpoints(viewer).values_list("status__phase", "deleted_at"):
         shown = Phase.DELETING if deleted else phase
@@ -191,15 +176,18 @@ def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
 
 
 def placed(only: str = "") -> Iterable[tuple[str, str]]:
-    """Every endpoint's name and cluster (or that one's), "" where none is named, without reading
-    whole specs."""
+    """Yield name and cluster ("" for none) of all endpoints or of `only`, without reading whole
+    specs.
+    """
     rows = Endpoint.objects.filter(name=only) if only else Endpoint.objects.order_by("name")
     told = rows.values_list("name", KT("spec__placement__cluster"))
     return ((name, cluster or "") for name, cluster in told)
 
 
 def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
-    """What has been done at least once: `made` one, it `served`, and a caller was `keyed`."""
+    """Return which onboarding steps were done: `made` an endpoint, `served`, created a key
+    (`keyed`).
+    """
     mine = endpoints(viewer)
     return {
         "made": mine.exists(),
@@ -209,7 +197,6 @@ def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
 
 
 def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
-    """What the page shows of a cluster's word; empty for an endpoint of this machine."""
     status = endpoint.status
     rolled = status.rolled_back
     back = bool(rolled) and endpoint.generation == rolled["failed"] + 1
@@ -230,7 +217,6 @@ def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def wanted_replicas(endpoint: Endpoint) -> int:
-    """By the autoscaler, where there is one; else by the spec."""
     said = endpoint.status.wanted_replicas
     return int(endpoint.spec["replicas"] if said is None else said)
 
@@ -240,18 +226,18 @@ def _moment(epoch_s: float) -> datetime | None:
 
 
 def ask_url(endpoint: Endpoint) -> str:
-    """Where the console itself reaches the endpoint: on a cluster callers are told another name."""
+    """Return the console's URL of the router; callers on a cluster use another one."""
     parts = endpoint.status.parts.values()
     return next((part["ask_url"] for part in parts if part.get("ask_url")), endpoint.status.url)
 
 
 def console_key(endpoint: Endpoint) -> str:
-    """The console's own key in clear, "" if it has none. Never shown, never logged."""
+    """Return the secret of the console's own key, "" without one. Never display or log it."""
     return storage.read_console_key(endpoint.name)
 
 
 def document(endpoint: Endpoint) -> dict[str, Any]:
-    """The endpoint as the API and the command line show it. Needs `with_workers`."""
+    """Return the representation for API and command line. Prefetch with `with_workers`."""
     status = endpoint.status
     return {
         "id": str(endpoint.pk),
@@ -286,7 +272,6 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def one(name: str, viewer: Somebody = None) -> Endpoint:
-    """The endpoint with its workers, ready for `document`."""
     endpoint = with_workers(viewer).filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)

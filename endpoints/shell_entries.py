@@ -1,6 +1,6 @@
-"""What the quick search finds of this room: endpoints, and with a second word one of their tabs.
+"""Quick search, banner and retention entries of endpoints in the shell.
 
-"demo" is the endpoint, "demo lo" its logs. Promises two queries.
+"demo" finds the endpoint, "demo lo" its Logs tab. The search takes two queries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
 
 
 def _named(viewer: Any, text: str) -> list[Endpoint]:
-    """Those whose name begins so first."""
     begins = Case(
         When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField()
     )

@@ -1,4 +1,4 @@
-"""What this room tells others, after commit. Receivers may nudge; they never write its facts."""
+"""Signals of endpoints, sent after commit. Receivers may nudge, but not write this app's rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import partial
 from django.db import transaction
 from django.dispatch import Signal
 
-# Arguments: name (str). The set of workers, their addresses or their readiness changed.
+# Argument: name (str). Sent when workers, their addresses or their readiness change.
 replicas_changed = Signal()
 
 
 def send_replicas_changed(name: str) -> None:
-    """Tell it once the current transaction is committed; a failing receiver stops nobody."""
+    """Send after commit of the current transaction; errors of receivers are isolated."""
     transaction.on_commit(partial(replicas_changed.send_robust, sender=None, name=name))

@@ -1,4 +1,4 @@
-"""Background work on endpoints: ids in, nothing out, nothing waited for."""
+"""Background tasks of endpoints. They take ids and return nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from console.tasks import BaseTask
 from endpoints.keys import storage, usage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.reconcile.events import KEPT
+from endpoints.reconcile.reconciler import Reconciler
 
 REVOKED_FOR = timedelta(days=90)
-"""A revoked key's name is still wanted for a while, to read old decisions by."""
+"""Retention of revoked keys, whose names label old routing decisions."""
 
 
 def prune_all() -> None:
@@ -29,7 +30,7 @@ def prune_all() -> None:
 
 
 def _remove_orphans() -> None:
-    """Left by a creation that died after its file was written and before its commit."""
+    """Remove key files of creations that died before their commit."""
     young = timezone.now() - timedelta(hours=1)
     for path in (settings.EMBERLINE.secrets / "endpoints").glob("*.key"):
         old = path.stat().st_mtime < young.timestamp()
@@ -39,14 +40,12 @@ def _remove_orphans() -> None:
 
 @shared_task(base=BaseTask, name="endpoints.tasks.reconcile_endpoint")
 def reconcile_endpoint(endpoint_id: str) -> None:
-    from endpoints.reconcile.reconciler import Reconciler
-
     Reconciler.configured().reconcile(endpoint_id)
 
 
 @shared_task(base=BaseTask, name="endpoints.tasks.sweep")
 def sweep() -> None:
-    """Finds what no message told of: lost nudges, dead workers, passed deadlines."""
+    """Nudge endpoints that are due: lost messages, crashed workers, expired deadlines."""
     for endpoint_id in due(EndpointStatus, timezone.now(), limit=500):
         reconcile_endpoint.nudge(str(endpoint_id))
 

@@ -1,6 +1,6 @@
-"""Whose an endpoint is, and who may change it.
+"""Team ownership of endpoints and permissions on them.
 
-Promises that another team's endpoint is refused as one which is not there.
+An invisible endpoint is reported as not found.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from console.clusters import selectors as clusters
 from console.core.grants import EVERY, OF_NAMESPACE, Grant, known
 from endpoints.models import Endpoint
 from endpoints.owners import OwningSystem, System, owner_of
-from endpoints.placement import installation
+from endpoints.placement import spec_context
 from endpoints.refusals import bad_body, no_endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
 from endpoints.spec.rules import Context, not_granted
 
 
 def find(name: str) -> Thing | None:
-    """For the gate; None when there is no endpoint of that name."""
     found = Endpoint.objects.filter(name=name).values_list("team_id").first()
     return Thing(found[0]) if found else None
 
 
 def names(user: Somebody) -> frozenset[str]:
-    """Of all endpoints the user may look at."""
     return frozenset(visible(Endpoint.objects.order_by(), user).values_list("name", flat=True))
 
 
@@ -47,7 +45,7 @@ def sees(actor: Any, endpoint: Endpoint) -> bool:
 
 
 def allow(actor: Any, endpoint: Endpoint | str) -> None:
-    """Let through who may change it; `NotFoundError` for who may not know of it."""
+    """Require the right to change the endpoint. Raise NotFoundError if it is not visible."""
     if isinstance(actor, System):
         return
     require_somewhere(actor, "viewer")
@@ -59,15 +57,15 @@ def allow(actor: Any, endpoint: Endpoint | str) -> None:
 
 
 def allow_somewhere(actor: Any) -> None:
-    """Who may have endpoints at all."""
     if not isinstance(actor, System):
         require_somewhere(actor, "operator")
 
 
 def for_new(actor: Any, slug: str | None) -> Team | None:
-    """The team which a new endpoint is to belong to. Without a slug nobody's, for who may change
-    those; for others their team, where there is one alone; "" is nobody's, expressly. What an
-    object of a cluster says belongs to the team of its namespace."""
+    """Return the team of a new endpoint. Without a slug: no team for actors who may change those
+    endpoints, else the actor's only team. "" is explicitly no team. A cluster object's endpoint
+    gets the team of its namespace.
+    """
     allow_somewhere(actor)
     if isinstance(actor, OwningSystem):
         return of_namespace(actor.owner.cluster, actor.owner.namespace)
@@ -82,7 +80,6 @@ def for_new(actor: Any, slug: str | None) -> Team | None:
 
 
 def team_for(actor: Any, slug: str) -> Team:
-    """The team of that slug, for who may change what is its."""
     team = accounts.team(slug)
     if team is None or not (isinstance(actor, System) or allows(actor, "viewer", of=team)):
         raise SpecErrors([_choose(slug, actor)])
@@ -92,7 +89,6 @@ def team_for(actor: Any, slug: str) -> Team:
 
 
 def choices(actor: Any) -> list[Team]:
-    """The teams whose endpoints the actor may make."""
     return list(accounts.teams_with(None if isinstance(actor, System) else actor, "operator"))
 
 
@@ -108,7 +104,6 @@ def _choose(slug: str | None, actor: Any) -> FieldError:
 
 
 def owned() -> dict[str, list[str]]:
-    """Endpoints by their team's slug, also those that are being deleted."""
     found: dict[str, list[str]] = {}
     rows = Endpoint.objects.exclude(team=None).order_by("name").values_list("team__slug", "name")
     for slug, name in rows:
@@ -117,9 +112,10 @@ def owned() -> dict[str, list[str]]:
 
 
 def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
-    """What endpoints of the team may have when this actor writes them. Nobody's endpoints may have
-    everything, but only by an admin's hand (or the console's own command line); objects of a
-    cluster whatever their namespace offers to pods."""
+    """Return the grants of the team's endpoints when written by this actor. Endpoints without a
+    team get all grants, if written by an admin or the console's command line; cluster objects
+    get what their namespace allows pods.
+    """
     if team is None:
         if isinstance(actor, OwningSystem):
             return OF_NAMESPACE
@@ -129,42 +125,40 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
 
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
-    """For `check`: the machine, and what this actor may have for that team."""
-    return installation.context(
+    return spec_context.context(
         updating=updating, grants=grants(actor, team), team=team.name if team else ""
     )
 
 
 def apply_context(endpoint: Endpoint) -> Context:
-    """For `standing`, at each apply. Who wrote nobody's endpoint was judged when they wrote it."""
+    """Return the context of `standing`; teamless endpoints were checked on write."""
     owner = owner_of(endpoint.name)
     actor = System() if owner is None else OwningSystem(owner)
     team = endpoint.team
-    return installation.apply_context(grants(actor, team), team.name if team else "")
+    return spec_context.apply_context(grants(actor, team), team.name if team else "")
 
 
 def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
-    """For a spec that is looked at before it is saved: of `present`, or of a new endpoint, which
-    may be for any of the actor's teams while no `slug` says for which."""
+    """Return the context of a spec that is previewed: of `present`, or of a new endpoint. Without a
+    `slug` a new one may be for any of the actor's teams.
+    """
     if present is not None:
         return context(actor, present.team, present.name)
     mine = {team.slug: team for team in choices(actor)}
     if slug in mine:
         return context(actor, mine[slug])
     given = [grants(actor, team) for team in mine.values()]
-    return installation.context(grants=grants(actor, None).union(*given))
+    return spec_context.context(grants=grants(actor, None).union(*given))
 
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
-    """`SpecErrors` for an endpoint which this team may not have."""
     name = team.name if team else ""
-    errors = not_granted(spec, installation.apply_context(grants(actor, team), name))
+    errors = not_granted(spec, spec_context.apply_context(grants(actor, team), name))
     if errors:
         raise SpecErrors(errors)
 
 
 def check_place(team: Team | None, spec: EndpointSpec) -> None:
-    """`SpecErrors` for an endpoint where its team may have none."""
     if team is None or not team.namespaces or not spec.on_cluster:
         return
     cluster = spec.placement.cluster
@@ -178,24 +172,24 @@ def check_place(team: Team | None, spec: EndpointSpec) -> None:
 
 
 def within(team: Team, cluster: str, namespace: str) -> bool:
-    """Whether the team names this namespace, by itself or of this cluster."""
+    """Return whether the team has this namespace, for the cluster or for all clusters."""
     return namespace in team.namespaces or f"{cluster}/{namespace}" in team.namespaces
 
 
 def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
-    """An object there, which asks to say what the endpoint is. A team's only where the team names
-    the namespace: else whoever may write objects somewhere could take it."""
+    """Return whether an object of this namespace may become the endpoint's owner. A team's endpoint
+    only if the team has the namespace; otherwise any writer of objects could take it.
+    """
     return endpoint.team is None or within(endpoint.team, cluster, namespace)
 
 
 def of_namespace(cluster: str, namespace: str) -> Team | None:
-    """The only team which names it; whose objects are followed there owns what they say."""
     found = [team for team in Team.objects.all() if within(team, cluster, namespace)]
     return found[0] if len(found) == 1 else None
 
 
 def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
-    """To another team, "" or None for nobody's. For who may change what is of either."""
+    """Move to another team ("" or None: none). Needs permissions in both."""
     allow(actor, name)
     with transaction.atomic():
         endpoint = Endpoint.objects.select_for_update().select_related("team").get(name=name)
@@ -217,7 +211,7 @@ def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
         endpoint.team = team
         changes = {"team": [before.slug if before else None, team.slug if team else None]}
         user = None if isinstance(actor, System) else actor
-        # On both trails: to one team it has come, from the other it has gone.
+        # Recorded for both teams.
         for owner in {before, team}:
             whose = Thing(owner.pk if owner else None)
             record(user, "move", f"endpoint/{name}", changes, request_id, of=whose)

@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/endpoints/"."""
+"""Routes of endpoint pages, mounted by console.urls under "/endpoints/"."""
 
 from __future__ import annotations
 

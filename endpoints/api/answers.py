@@ -1,4 +1,4 @@
-"""An endpoint as an answer, and the small things its requests have in common."""
+"""REST representation of an endpoint and helpers shared by its views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown(name: str, status: int = 200) -> Response:
 
 
 def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
-    """The change itself, the generation it was made for, and what its author says of it."""
+    """Return the change, the expected generation and the author's note."""
     data, note = without_note(request.data) if noted else (request.data, "")
     generation = expected_generation(request)
     if isinstance(data, dict) and "generation" in data:
@@ -41,14 +41,12 @@ def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, An
 
 
 def without_note(data: Any) -> tuple[Any, Any]:
-    """The note is not of the spec."""
     if not isinstance(data, dict) or "note" not in data:
         return data, ""
     return {name: value for name, value in data.items() if name != "note"}, data["note"]
 
 
 def only(data: Any, name: str) -> Any:
-    """The one field a request may hold."""
     if not isinstance(data, dict):
         raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
     for other, value in data.items():
@@ -60,7 +58,6 @@ def only(data: Any, name: str) -> Any:
 
 
 def nothing(data: Any) -> None:
-    """A verb that needs no word."""
     if data not in ({}, None, ""):
         raise SpecErrors([bad_body("", data, "Send no body, or {}.", "unknown_field")])
 
@@ -76,7 +73,10 @@ REMOVED = PolymorphicProxySerializer(
 def carried_out(
     request: Request, name: str, act: Callable[[], Endpoint], status: int = 200
 ) -> Response:
-    """The endpoint after the write, or what the write would change. `name` "": the write tells."""
+    """Return the endpoint after the write, or the planned change in a dry run.
+
+    With `name` "" the endpoint returned by `act` is used.
+    """
     if dry_run(request):
         return Response(would(name, act))
     made = act()

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/drift|logs/: what a cluster tells of an endpoint."""
+"""/api/v1/endpoints/NAME/drift|logs/: drift and container logs of an endpoint on a cluster."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DriftView(GenericAPIView[Endpoint]):
         responses=DriftSerializer(many=True),
     )
     def get(self, _request: Request, name: str) -> Response:
-        """Level by level: what is here now was found at the last look."""
+        """Drift per workload, as of the last observation."""
         page = self.paginate_queryset(selectors.get(name).status.drift)
         return self.get_paginated_response(page)
 
@@ -63,7 +63,7 @@ class Heal(GenericAPIView[Endpoint]):
         responses={202: EndpointSerializer, **_REFUSED},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Answers at once; `drift` is empty once it is done."""
+        """Returns immediately; `drift` is empty once the fields are healed."""
         workload = _text(only(request.data, "workload"), "workload") if request.data else ""
         drift_actions.heal(request.user, name, workload, request_id=request_log.current())
         return shown(name, status=202)
@@ -78,7 +78,9 @@ class Adopt(GenericAPIView[Endpoint]):
         responses={202: EndpointSerializer, **_REFUSED},
     )
     def post(self, request: Request, name: str) -> Response:
-        """In the spec where it has such a field (a new revision), else by giving the field up."""
+        """Adopts the value into the spec (a new revision) if the spec has such a field; otherwise
+        releases the field.
+        """
         key = _text(only(request.data, "key"), "key")
         drift_actions.adopt(request.user, name, key, request_id=request_log.current())
         return shown(name, status=202)
@@ -92,7 +94,7 @@ class Logs(GenericAPIView[Endpoint]):
         responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer, 503: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        """By worker. Needs the operator role: a log may hold what callers sent."""
+        """Log tail per worker. Needs the operator role: logs may contain request data."""
         endpoint = selectors.get(name, request.user)
         require(request.user, "operator", of=endpoint)
         tail = int(request.query_params.get("tail", sources.TAIL_LINES))

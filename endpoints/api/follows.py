@@ -1,4 +1,4 @@
-"""/api/v1/follows/: namespaces whose objects say what endpoints there are."""
+"""/api/v1/follows/: namespaces whose objects define endpoints."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Follows(GenericAPIView[Any]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Needs the admin role. The definition is installed if it is not there."""
+        """Needs the admin role. Installs the CustomResourceDefinition if it is missing."""
         data = _fields(request.data)
         made = actions.follow(
             request.user,
@@ -89,7 +89,7 @@ class OneFollow(APIView):
         responses={202: FollowSerializer, 404: ErrorSerializer},
     )
     def delete(self, request: Request, follow_id: str) -> Response:
-        """Needs the admin role. Endpoints of its objects stay, and are the console's own."""
+        """Needs the admin role. The endpoints stay and can be edited in the console again."""
         actions.unfollow(request.user, follow_id, request_id=request_log.current())
         return _shown(follow_id, 202)
 

@@ -1,4 +1,4 @@
-"""/api/v1/key-groups/: keys which open several endpoints; thin over `key_actions`."""
+"""/api/v1/key-groups/: keys valid for several endpoints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Groups(GenericAPIView[KeyGroup]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Its keys open every endpoint in it. Needs the operator role for each of them."""
+        """Keys of the group are valid for every endpoint in it. Needs the operator role for each of
+        them.
+        """
         return Response(GroupSerializer(_saved(request, None)).data, status=201)
 
 
@@ -100,7 +102,7 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     )
     @idempotent
     def post(self, request: Request, group_id: str) -> Response:
-        """The key itself is in this answer and nowhere else."""
+        """The secret is returned in this response only."""
         label, terms = named(request.data)
         made = actions.create_in_group(
             request.user, str(group_id), label, terms, request_log.current()

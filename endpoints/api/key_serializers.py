@@ -1,4 +1,4 @@
-"""The shapes of keys in requests and answers; `key_terms` alone judges what is sent."""
+"""Serializers of keys; validation is in `keys.terms`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _most(text: str) -> serializers.IntegerField:
 
 
 class TermsSerializer(serializers.Serializer[Any]):
-    """What a key may do, for how long, and how much of it."""
+    """Permissions, expiry and limits of a key."""
 
     models = serializers.ListField(
         child=serializers.CharField(),
@@ -123,7 +123,7 @@ class GroupSerializer(WantedGroupSerializer):
 
 
 class UsedSerializer(serializers.Serializer[Any]):
-    """Tokens are those which engines reported, or the routers' estimates."""
+    """Token counts reported by engines, or estimated by routers."""
 
     key_id = serializers.CharField(help_text='A key\'s id, "console", or "" without keys.')
     key_name = serializers.CharField(help_text="Empty when the key is long gone.")

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/keys/ and /usage/: thin over `key_actions` and `key_selectors`."""
+"""/api/v1/endpoints/NAME/keys/ and /usage/: keys of one endpoint and their usage."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
     )
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        """The key itself is in this answer and nowhere else."""
+        """The secret is returned in this response only."""
         label, terms = named(request.data)
         return with_secret(
             actions.create(request.user, name, label, terms, request_log.current()), 201
@@ -78,7 +78,9 @@ class EndpointKey(GenericAPIView[InferenceKey]):
         responses={200: KeySerializer, **REFUSED},
     )
     def patch(self, request: Request, name: str, key_id: str) -> Response:
-        """What is left out stays. Routers follow within seconds, without a restart."""
+        """Omitted fields keep their values. Routers apply the change within seconds, without a
+        restart.
+        """
         return changed(request, key_id, name)
 
     @extend_schema(
@@ -87,7 +89,7 @@ class EndpointKey(GenericAPIView[InferenceKey]):
         responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
     )
     def delete(self, request: Request, name: str, key_id: str) -> Response:
-        """Routers refuse it within seconds."""
+        """Routers reject the key within seconds."""
         actions.revoke(request.user, str(key_id), request_log.current(), within=name)
         return Response(status=204)
 
@@ -102,7 +104,7 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
         responses={200: NewKeySerializer, **REFUSED},
     )
     def post(self, request: Request, name: str, key_id: str) -> Response:
-        """Its name, limits and use stay. The new secret is in this answer and nowhere else."""
+        """Name, limits and usage are kept. The new secret is returned in this response only."""
         return rotated(request, key_id, name)
 
 
@@ -116,7 +118,7 @@ class EndpointKeyUsage(GenericAPIView[KeyUsage]):
         responses={200: UsageSerializer, **REFUSED},
     )
     def get(self, request: Request, name: str) -> Response:
-        """By the hour, added up every few seconds. Keys which are gone are counted too."""
+        """Hourly usage, updated every few seconds. Includes revoked keys."""
         endpoint = selectors.get(name)
         began = timezone.now() - timedelta(days=_days(request))
         rows = usage.since(began).filter(endpoint_name=name)
@@ -135,7 +137,6 @@ class EndpointKeyUsage(GenericAPIView[KeyUsage]):
 
 
 def named(data: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The name, and the terms beside it."""
     terms = dict(terms_of(data))
     return terms.pop("name", None), terms
 

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/logs/lines|stream/: one container's log, its end or as it is written."""
+"""/api/v1/endpoints/NAME/logs/lines|stream/: one container's log, as a tail or as a stream."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LogLines(APIView):
         responses={200: LogEndSerializer, **_REFUSED},
     )
     def get(self, request: Request, name: str) -> Response:
-        """Of a worker or a router. Needs the operator role: a log may hold what callers sent."""
+        """Log of a worker or a router. Needs the operator role: logs may contain request data."""
         endpoint, at, tail = _asked(request, name)
         try:
             source = sources.source(endpoint, at)
@@ -83,8 +83,10 @@ class LogStream(APIView):
         responses={(200, _EVENTS): OpenApiTypes.STR, **_REFUSED},
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
-        """Server-sent events, a line each, with its time as `id` where the platform says it; `anew`
-        when what came before is told again, `problem` when it cannot go on, `ended` at its end."""
+        """Server-sent events, one per line, with the line's time as `id` where the platform
+        provides it. Event `anew`: earlier lines are repeated. `problem`: the stream cannot
+        continue. `ended`: end of log.
+        """
         endpoint, at, tail = _asked(request, name)
         after = request.headers.get("Last-Event-ID", "")
         try:
@@ -94,7 +96,7 @@ class LogStream(APIView):
         body: Any
         if isinstance(request._request, ASGIRequest):
             body = stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
-        else:  # in this very process: whoever reads it is the one that waits for it
+        else:  # no event loop: the generator blocks only its reader
             body = _here(source, after, tail)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingHttpResponse(body, content_type=_EVENTS, headers=headers)

@@ -1,7 +1,7 @@
-"""/api/v1/endpoints/apply/ and .../export/: manifests over REST, thin over `applying`.
+"""/api/v1/endpoints/apply/ and .../export/: manifests over REST.
 
-A body is YAML (one document or many) or JSON (an object, a list, or a List). A change which is
-refused for any object changes nothing at all.
+A body is YAML (one or more documents) or JSON (an object, a list, or a List). If any object is
+rejected, nothing is changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TAGS = ["endpoints"]
 
 
 class ManifestText(dict[str, str]):
-    """A body which is left as it is: `documents` reads it, with its own limits."""
+    """Unparsed body; `documents` parses it and enforces its limits."""
 
 
 class YamlParser(BaseParser):
@@ -68,7 +68,9 @@ class Apply(APIView):
         responses={200: AppliedSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """All of them or none. Objects without `kind` are endpoints in the console's own words."""
+        """Atomic: all objects or none. Objects without `kind` are endpoints in the console's own
+        format.
+        """
         where = ManifestTarget(
             request.query_params.get("cluster", ""), request.query_params.get("namespace", "")
         )
@@ -99,7 +101,9 @@ class Export(APIView):
         },
     )
     def get(self, request: Request, name: str) -> Response | HttpResponse:
-        """What was imported comes out as it went in; what has no place in it is an annotation."""
+        """Imported manifests are exported unchanged; fields without a place in the schema are
+        annotations.
+        """
         whole = manifest_actions.exported(name)
         if request.query_params.get("output", "yaml") == "json":
             return Response(whole)

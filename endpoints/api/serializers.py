@@ -1,7 +1,7 @@
-"""The shapes of requests and answers, for the OpenAPI document and for the answers themselves.
+"""Serializers of requests and responses, also used for the OpenAPI document.
 
-What is accepted is decided by `endpoints.spec.endpoint_spec` alone, so that a refusal reads the same everywhere:
-the serializers of requests describe, they do not judge.
+Request serializers only describe: `spec.endpoint_spec` validates, so that errors are the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SpecSerializer = _section("endpoint_spec", nest({f.path: _described(f) for f in 
 _NOTE = serializers.CharField(
     required=False, max_length=500, help_text="Why: kept with the revision and in the trail."
 )
-# A spec as it is sent: its parts have the same names in the document.
+# Request form of a spec; its sections keep their component names in the document.
 WishSerializer = type("EndpointWishSerializer", (SpecSerializer,), {"note": _NOTE})
 _TEAM = serializers.CharField(required=False, allow_null=True, help_text="The slug of its team.")
 NewEndpointSerializer = type("NewEndpointSerializer", (WishSerializer,), {"team": _TEAM})
@@ -115,7 +115,7 @@ class WorkerSerializer(serializers.Serializer[Any]):
 
 
 class ConditionSerializer(serializers.Serializer[Any]):
-    """Of an object around the workers: a rollout, a route, a certificate, a scaler."""
+    """Condition of an object around the workers: rollout, route, certificate or autoscaler."""
 
     workload = serializers.CharField()
     part = serializers.CharField()
@@ -126,7 +126,7 @@ class ConditionSerializer(serializers.Serializer[Any]):
 
 
 class DriftSerializer(serializers.Serializer[Any]):
-    """A field in the cluster which is not as wanted."""
+    """A field in the cluster that differs from the desired value."""
 
     workload = serializers.CharField()
     key = serializers.CharField(help_text="Names it to adopt it.")
@@ -139,7 +139,7 @@ class DriftSerializer(serializers.Serializer[Any]):
 
 
 class AbandonedSerializer(serializers.Serializer[Any]):
-    """What nobody removed of an endpoint whose cluster is gone."""
+    """Objects not removed from the lost cluster of an abandoned endpoint."""
 
     cluster = serializers.CharField()
     namespace = serializers.CharField()
@@ -150,7 +150,7 @@ class AbandonedSerializer(serializers.Serializer[Any]):
 
 
 class RolledBackSerializer(serializers.Serializer[Any]):
-    """A revision which failed, and the one that is wanted again."""
+    """The failed revision and the revision restored."""
 
     failed = serializers.IntegerField()
     number = serializers.IntegerField()
@@ -228,7 +228,7 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 
 
 class NoteSerializer(serializers.Serializer[Any]):
-    """What is worth a word in a manifest."""
+    """Advisory on a manifest."""
 
     field = serializers.CharField(help_text="A path in the object.")
     code = serializers.CharField()
@@ -251,7 +251,7 @@ class AppliedSerializer(serializers.Serializer[Any]):
 
 
 class WouldSerializer(AppliedObjectSerializer):
-    """The answer to a dry run: what would have changed."""
+    """Dry-run response: the changes that would be made."""
 
     dry_run = serializers.BooleanField()
 

@@ -1,4 +1,6 @@
-"""POST /api/v1/fit/: does a spec fit on what it asks for? Nothing is created."""
+"""POST /api/v1/fit/ and /preview/: capacity check and rendered workload of a spec. Nothing is
+created.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,7 @@ from console.api.serializers import ErrorSerializer
 from endpoints import teams
 from endpoints.api.serializers import SpecSerializer
 from endpoints.fit.estimate import FitVerdict, MemoryLine
-from endpoints.placement import capacity_check
-from endpoints.placement import installation as machine
+from endpoints.placement import capacity_check, spec_context
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
 from endpoints.spec.rules import standing
@@ -76,15 +77,15 @@ class FitView(APIView):
         responses={200: FitSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Numbers with their formulas, and the nearest fix for what does not fit."""
+        """Estimates with their formulas, and the nearest fix for each problem."""
         return Response(document(capacity_check.look(nameless(request.data))))
 
 
 def nameless(data: Any) -> EndpointSpec:
-    """The spec in `data`, or SpecErrors. A name may be left out: nothing is created."""
+    """Return the spec in `data`; the name is optional. Raise SpecErrors."""
     if isinstance(data, Mapping):
         data = {"name": "unnamed", **data}
-    return parse(data, machine.context().defaults)
+    return parse(data, spec_context.context().defaults)
 
 
 def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
@@ -133,7 +134,7 @@ class PreviewView(APIView):
         responses={200: PreviewSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """The workers' command line, environment, and on a cluster their objects."""
+        """The workers' command line and environment and, on a cluster, their objects."""
         teams.allow_somewhere(request.user)
         spec = nameless(request.data)
         found = preview(spec, standing(spec, teams.context_of(request.user, None)))

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/scale|move|pause|resume|rollback/: the verbs of an endpoint."""
+"""/api/v1/endpoints/NAME/scale|move|pause|resume|rollback/: verbs of an endpoint."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class Move(GenericAPIView[Endpoint]):
         responses=_ANSWERS,
     )
     def post(self, request: Request, name: str) -> Response:
-        """Needs the operator role for both teams; null is nobody's and needs it everywhere. Nothing
-        of the endpoint restarts."""
+        """Needs the operator role for both teams; null removes the team and needs the role
+        everywhere. Nothing is restarted.
+        """
         slug, id_ = only(request.data, "team"), request_log.current()
         return carried_out(
             request, name, lambda: teams.move(request.user, name, slug, request_id=id_)

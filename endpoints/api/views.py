@@ -1,11 +1,12 @@
-"""/api/v1/endpoints/: thin over `actions` and `selectors`.
+"""/api/v1/endpoints/: list, create, read, update and delete endpoints.
 
-A change may name the generation it was made for, as `If-Match` with the ETag it started from (412
-if the endpoint has moved on) or as `generation` in the body (409); then nothing is changed.
+A change may name the expected generation, as `If-Match` with an ETag (412 if the endpoint has
+changed since) or as `generation` in the body (409). Nothing is changed then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -41,7 +42,7 @@ from endpoints.spec.fields import STRATEGIES
 
 
 def _in_phase(value: str) -> Q:
-    """Deleting from the moment it is asked for, as it is shown."""
+    """Return the filter for a phase; Deleting matches from the deletion request on."""
     if value == Phase.DELETING:
         return Q(deleted_at__isnull=False)
     return Q(deleted_at__isnull=True, status__phase=value)
@@ -83,7 +84,7 @@ class Endpoints(GenericAPIView[Endpoint]):
         responses=EndpointSerializer(many=True),
     )
     def get(self, request: Request) -> Response | StreamingHttpResponse:
-        """By name. Watched, it is all that the filters leave, not a page."""
+        """Sorted by name. A watch returns all matches, without paging."""
         if watch.wanted(request):
             return watch.many(request, self._by_name)
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
@@ -103,8 +104,9 @@ class Endpoints(GenericAPIView[Endpoint]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Answers at once; `phase` tells how it comes up. Without `team` it is nobody's, or your
-        team's where you may make endpoints for that one alone."""
+        """Returns immediately; `phase` shows the progress. Without `team` the endpoint has no team,
+        or your team if you may create endpoints for that team only.
+        """
         data, note = without_note(request.data)
         data, team = _with_team(data)
         id_ = request_log.current()
@@ -138,21 +140,8 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: CHANGED, **_REFUSED},
     )
     def put(self, request: Request, name: str) -> Response:
-        """Fields that are left out get their defaults."""
-        data, generation, note = change(request)
-        selectors.get(name)
-        return carried_out(
-            request,
-            name,
-            lambda: actions.update(
-                request.user,
-                name,
-                data,
-                expected_generation=generation,
-                request_id=request_log.current(),
-                note=note,
-            ),
-        )
+        """Omitted fields get their defaults."""
+        return _write(request, name, _replace)
 
     @extend_schema(
         tags=_TAGS,
@@ -162,20 +151,8 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: CHANGED, **_REFUSED},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Fields that are left out keep their values."""
-        data, generation, note = change(request)
-        return carried_out(
-            request,
-            name,
-            lambda: actions.patch(
-                request.user,
-                name,
-                data,
-                expected_generation=generation,
-                request_id=request_log.current(),
-                note=note,
-            ),
-        )
+        """Omitted fields keep their values."""
+        return _write(request, name, actions.patch)
 
     @extend_schema(
         tags=_TAGS,
@@ -184,8 +161,9 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: REMOVED, 202: EndpointSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Answers at once; the endpoint is Deleting until nothing of it is left, then 404. One that
-        is abandoned is gone with the answer (200), which says what may be left."""
+        """Returns immediately; the endpoint is Deleting until nothing of it is left, then 404. An
+        abandoned endpoint is removed at once (200); the response lists what may be left.
+        """
         generation, id_ = expected_generation(request), request_log.current()
         if flag(request, "abandon"):
             if dry_run(request):
@@ -225,8 +203,28 @@ class Revisions(ListAPIView[Revision]):
         return selectors.revisions(selectors.get(self.kwargs["name"]))
 
 
+def _replace(actor: actions.Actor, name: str, data: Any, **more: Any) -> Endpoint:
+    selectors.get(name)
+    return actions.update(actor, name, data, **more)
+
+
+def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Response:
+    data, generation, note = change(request)
+    return carried_out(
+        request,
+        name,
+        lambda: verb(
+            request.user,
+            name,
+            data,
+            expected_generation=generation,
+            request_id=request_log.current(),
+            note=note,
+        ),
+    )
+
+
 def _with_team(data: Any) -> tuple[Any, str | None]:
-    """The spec, and the slug of the team which the endpoint is to belong to."""
     if not isinstance(data, dict) or "team" not in data:
         return data, None
     data = dict(data)

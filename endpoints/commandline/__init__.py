@@ -1,1 +1,1 @@
-"""What `emberline` does only on the console's own machine, past the REST API."""
+"""Commands of `emberline` that run on the console's machine and bypass the REST API."""

@@ -1,4 +1,4 @@
-"""The console's own machine, for the command line: its preflight, its keys, and its demo."""
+"""Preflight checks, console keys and demo data on the console's own machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAME = "demo"
 REPLICAS = 2
 L1_GIB = 0.5
 LEAST_L1_GIB = 0.06
-# A worker of the demo model needs 2.4 GiB; simulated ones next to nothing.
+# A worker of the demo model needs 2.4 GiB; simulated workers need almost nothing.
 MEMORY_GIB = {"vllm": 3.0, "simulated": 0.25}
 
 
 def seed_demo() -> str:
-    """Says what it did; a demo that is there, in whatever state, is left alone."""
+    """Create the demo endpoint unless it exists, and return a report."""
     if Endpoint.objects.filter(name=NAME).exists():
         return f"The endpoint {NAME} exists."
     actions.create(SYSTEM, spec())
@@ -51,7 +51,7 @@ def spec() -> dict[str, Any]:
 
 
 def _l1_gib(engine: str) -> float:
-    """Half a GiB, less where /dev/shm is small (64 MiB in many containers), 0 for none."""
+    """Return 0.5, less where /dev/shm is small (64 MiB in many containers), or 0."""
     if engine == "simulated":
         return L1_GIB
     offered = 0.8 * installation.shared_memory_bytes() / GIB / REPLICAS
@@ -64,7 +64,6 @@ class ThisMachine:
         return seed_demo()
 
     def doctor(self) -> tuple[str, bool]:
-        """Past the API, which may be what is broken."""
         found = preflight.ask()
         well = not any(verdict.needed and not verdict.ok for verdict in found)
         return "\n".join(str(verdict) for verdict in found), well

@@ -1,4 +1,4 @@
-"""Following a namespace, and no longer: check, then one transaction, then a nudge."""
+"""Follow and unfollow namespaces: check, write in one transaction, nudge after commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 def follow(
     actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
 ) -> Follow:
-    """From now on the objects of this namespace say what endpoints there are."""
     _allow(actor)
     errors = _wrong(cluster, namespace)
     if errors:
@@ -45,7 +44,6 @@ def follow(
 
 
 def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
-    """Let its objects go: the endpoints stay as they are, and are the console's own again."""
     _allow(actor)
     with transaction.atomic():
         found = Follow.objects.select_for_update().filter(pk=follow_id).first()
@@ -62,7 +60,7 @@ def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
 
 
 def _allow(actor: Actor) -> None:
-    """Whoever may write objects there can make endpoints from now on: that is for an admin."""
+    """Require the admin role, since writers of the namespace can then create endpoints."""
     if not isinstance(actor, System):
         require(actor, "admin")
 

@@ -1,6 +1,6 @@
-"""What the controller asks of a cluster: the definition, the objects, their status and events.
+"""Cluster calls of the controller: definition, objects, status and events.
 
-Promises short calls which raise `ProvisionError` only. Must not know Django or endpoints.
+Calls have deadlines and raise ProvisionError only.
 """
 
 from __future__ import annotations
@@ -27,17 +27,13 @@ _HASH: Final = "emberline.dev/definition-hash"
 
 
 class Objects:
-    """InferenceEndpointConfigs of one namespace."""
-
     def __init__(self, client: KubernetesClient) -> None:
         self.client = client
 
     def definition(self) -> Json | None:
-        """The definition as the cluster has it."""
         return self.client.get(DEFINITION, schemas.NAME)
 
     def install(self, present: Json | None) -> None:
-        """The definition as we have it; nothing is sent where it is there already."""
         body = schemas.definition()
         body["metadata"]["annotations"] = {_HASH: _digest(body)}
         if present is None or _annotations(present).get(_HASH) != _annotations(body)[_HASH]:
@@ -47,7 +43,9 @@ class Objects:
         return self.client.listed(OBJECT)
 
     def set_finalizer(self, item: Json, wanted: bool) -> None:
-        """Nothing else is changed, also not what came between: the server then refuses."""
+        """Add or remove only the finalizer; the server rejects the write if the object has changed
+        since.
+        """
         metadata = item["metadata"]
         present = list(metadata.get("finalizers") or [])
         if (FINALIZER in present) is wanted:
@@ -62,7 +60,7 @@ class Objects:
         self.client.merge(OBJECT, metadata["name"], patch)
 
     def write_status(self, item: Json, status: Mapping[str, Any]) -> bool:
-        """False when the server has the same already."""
+        """Write the status. Return False if the server has the same one already."""
         before = item.get("status") or {}
         if before == status:
             return False
@@ -72,7 +70,6 @@ class Objects:
         return True
 
     def event(self, item: Json, reason: str, message: str, warning: bool, now: str) -> None:
-        """Of one object, reason and text there is one event, however often it is told."""
         metadata = item["metadata"]
         mark = hashlib.sha256(f"{metadata['uid']} {reason} {message}".encode()).hexdigest()[:10]
         body = {

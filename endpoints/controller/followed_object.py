@@ -1,8 +1,8 @@
-"""One object of a followed namespace, and the endpoint it says: one step, done again at will.
+"""Reconcile one object of a followed namespace with its endpoint, in one idempotent step.
 
-Promises that the finalizer is there before the endpoint is made, and goes after it is gone; that
-two objects never say one endpoint; and that an endpoint which somebody made in the console is taken
-over only where the object asks for it (`emberline.dev/adopt`).
+The finalizer is added before the endpoint is created and removed after the endpoint is gone. No two
+objects define one endpoint. An endpoint made in the console is taken over only if the object
+requests it (`emberline.dev/adopt`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class FollowedObject:
         self._report(row)
 
     def _end(self, row: Owned | None) -> None:
-        """The endpoint first, then our leave."""
         endpoint = _endpoint(row)
         if row is not None and endpoint is not None:
             if not endpoint.deleting:
@@ -67,7 +66,6 @@ class FollowedObject:
             row.delete()
 
     def _judge(self, row: Owned, mark: str) -> None:
-        """The object as it is now becomes the endpoint, or is refused and changes nothing."""
         row.fingerprint, row.refused, row.refused_reason = mark, "", ""
         try:
             with transaction.atomic():
@@ -81,7 +79,7 @@ class FollowedObject:
             taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
             row.refused_reason = NAME_TAKEN if taken else REFUSED
             if any(one.code in ("stale", "being_deleted") for one in error.errors):
-                row.fingerprint = ""  # not the object's fault: tried again
+                row.fingerprint = ""  # not caused by the object: retry
             row.save()
             self._tell(row.refused_reason, row.refused, warning=True)
 
@@ -95,7 +93,7 @@ class FollowedObject:
         )
         try:
             with transaction.atomic():
-                row.save(update_fields=["endpoint"])  # from here on it is ours to say
+                row.save(update_fields=["endpoint"])  # owned by the object from here on
         except IntegrityError:
             raise SpecErrors([_taken(row.endpoint, "Another object")]) from None
         manifest_actions.carry_out(OwningSystem(self.owner), planned)
@@ -104,7 +102,7 @@ class FollowedObject:
         return planned.does
 
     def _name(self, manifest: objects.Manifest) -> str:
-        """Its own where it is free; beside the namespace where another namespace has it."""
+        """Return the object's name if it is free, else the name with the namespace."""
         wanted = importer.name_of(manifest)
         wanted = str(extensions.fields(manifest.annotations).get("name", wanted))
         there = Endpoint.objects.filter(name=wanted).first()
@@ -146,7 +144,7 @@ def _taken(name: str, who: str, *, adoptable: bool = False) -> FieldError:
 
 
 def _fingerprint(item: Json) -> str:
-    """Of what somebody wrote: annotations count, which no generation does."""
+    """Hash the user-written parts: annotations do not change the generation."""
     text = json.dumps(objects.cleaned(item), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -171,7 +169,7 @@ def _seen(row: Owned) -> EndpointSummary:
         current=endpoint.current,
         replicas=endpoint.replicas.count(),
         ready=status.ready_replicas,
-        url="" if row.follow.foreign else status.url,  # which only our definition knows
+        url="" if row.follow.foreign else status.url,  # a field of our own definition only
         generation=row.generation,
         departed=_departed(row, endpoint),
         workload=f"{endpoint.name}-worker",
@@ -184,7 +182,7 @@ def _seen(row: Owned) -> EndpointSummary:
 
 
 def _departed(row: Owned, endpoint: Endpoint) -> str:
-    """Why the endpoint is not as the object says, "" where it is."""
+    """Return why the endpoint differs from the object, "" if it does not."""
     if endpoint.generation == row.wanted or endpoint.deleting:
         return ""
     last = endpoint.revisions.order_by("-number").first()

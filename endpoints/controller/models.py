@@ -1,7 +1,6 @@
-"""Rows: which namespaces are followed, what was seen there, and which object owns which endpoint.
+"""Models: followed namespaces, their observed status, and object ownership of endpoints.
 
-Promises invariants and names only. `actions` writes Follow; `following` alone writes FollowStatus
-and Owned.
+`actions` writes Follow; `reconciler` alone writes FollowStatus and Owned.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from console.claims import Desired, Observed
 
 
 class Follow(Desired):
-    """A namespace of a cluster. `foreign`: also where somebody else has installed the definition,
-    who may act on the same objects."""
+    """A followed namespace. `foreign`: allow a definition installed by another operator, which may
+    also act on these objects.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.CharField(max_length=40)
@@ -41,7 +41,7 @@ class Follow(Desired):
 
 
 class FollowStatus(Observed):
-    """`seen_at` is when the cluster last answered with its objects."""
+    """`seen_at`: last successful listing of the objects."""
 
     follow = models.OneToOneField(
         Follow, primary_key=True, on_delete=models.CASCADE, related_name="status"
@@ -56,9 +56,12 @@ class FollowStatus(Observed):
 
 
 class Owned(models.Model):
-    """An object which is there, and the endpoint it says (which may not have been made yet).
-    `fingerprint` is of the object as it was last judged, `generation` of it as it was last applied,
-    `wanted` the endpoint's generation that came of it; `refused` why it was not applied."""
+    """An object and its endpoint, which may not exist yet.
+
+    `fingerprint` is the hash of the object last evaluated, `generation` the object's generation
+    last applied, `wanted` the endpoint's generation after that, `refused` the reason for a
+    rejection.
+    """
 
     uid = models.CharField(primary_key=True, max_length=64)
     follow = models.ForeignKey(Follow, on_delete=models.CASCADE, related_name="owned")

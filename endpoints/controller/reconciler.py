@@ -1,9 +1,8 @@
-"""Chases what the objects of one namespace say: claim, list, one step for each object, release.
+"""Reconcile one followed namespace: claim, list, one step per object, release.
 
-Promises that two passes never act on one namespace at once; that an object is only gone when its
-cluster says so (its finalizer is ours to remove, and an empty answer proves nothing); that an
-object which is refused keeps its endpoint as it was, and says why in its status; and that a pass
-may die at any line.
+Two passes never act on one namespace at once. An object counts as deleted only once the cluster
+reports its deletion (finalizer); an empty list is no proof. A rejected object leaves its endpoint
+unchanged and gets the reason in its status. A pass may be killed at any line.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from endpoints.manifests import schemas
 
 log = logging.getLogger(__name__)
 
-CLAIM_S = 120.0  # longer than the calls of a pass, each of which has a deadline
+CLAIM_S = 120.0  # longer than the calls of a pass, each with a deadline
 AFTER_CRASH_S = 15.0
 AGAIN_S = 2.0
 AFTER_FAILURE_S = 10.0
 MOST_CALLS_S = 45.0
-"""After so long a pass leaves the other objects to the next one."""
+"""Time budget of a pass; the remaining objects are left to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class FollowOutcome:
 
 
 def follow(follow_id: str) -> None:
-    """One pass, unless somebody else makes one now."""
+    """Run one pass unless another one holds the claim."""
     held = claim(FollowStatus, follow_id, ttl_s=CLAIM_S)
     if held is None:
         return
@@ -53,11 +52,11 @@ def follow(follow_id: str) -> None:
     try:
         outcome = _pass(found)
     except Exception:
-        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        # Postponed, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)
         raise
     if outcome is None:
-        return  # nothing is followed any more
+        return  # no longer followed
     facts = {"seen_at": timezone.now()} if outcome.seen else {}
     held.write(
         phase=outcome.phase,
@@ -92,8 +91,8 @@ def _definition(found: Follow, objects: Objects) -> None:
     elif not found.foreign:
         raise PermanentError(
             "ForeignDefinition",
-            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the same "
-            "objects. Remove that operator, or follow with --foreign if nothing acts on them.",
+            f"The cluster has {schemas.NAME} from somebody else, whose operator may act on the "
+            "same objects. Remove that operator, or follow with --foreign if nothing acts on them.",
         )
     if present is None or not cluster_objects.established(present):
         raise cluster_objects.waiting()
@@ -119,25 +118,35 @@ def _each(found: Follow, objects: Objects) -> FollowOutcome:
 
 
 def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
-    """One object's trouble is not that of the others."""
     try:
         FollowedObject(found, objects, item).step()
     except ProvisionError as error:
-        log.warning("%s/%s: %s", found, item["metadata"]["name"], error.message)
+        log.warning(
+            "%s: object %s failed, retried in the next pass: %s",
+            found,
+            item["metadata"]["name"],
+            error.message,
+        )
         return [f"{item['metadata']['name']}: {error.message}"]
     return []
 
 
 def _forget(found: Follow, present: set[str]) -> None:
-    """An object that went without our leave (its finalizer was taken off by hand, or the definition
-    was removed): its endpoint goes on, and is the console's own again."""
+    """Release the endpoints of objects that vanished without our finalizer step (finalizer removed
+    by hand, or definition deleted). They can be edited in the console again.
+    """
     for row in found.owned.exclude(uid__in=present):
-        log.warning("%s/%s is gone: endpoint %s is let go", found, row.name, row.endpoint)
+        log.warning(
+            "%s: object %s vanished; endpoint %s is released to the console",
+            found,
+            row.name,
+            row.endpoint,
+        )
         row.delete()
 
 
 def _let_go(found: Follow, objects: Objects) -> None:
-    """Finalizers first: once the rows are gone nobody would take them off."""
+    """Remove the finalizers before the rows: without rows nothing would remove them."""
     names = set(Owned.objects.filter(follow=found).values_list("uid", flat=True))
     for item in objects.listed():
         if item["metadata"]["uid"] in names or cluster_objects.FINALIZER in (

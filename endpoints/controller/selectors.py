@@ -1,4 +1,4 @@
-"""Every read of followed namespaces and of the objects which own endpoints."""
+"""Reads of followed namespaces and of objects that own endpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from endpoints.teams import within
 
 
 def follows() -> QuerySet[Follow]:
-    """All, with their status and their objects."""
     return Follow.objects.select_related("status", "created_by").prefetch_related("owned")
 
 
@@ -23,7 +22,7 @@ def get(follow_id: str) -> Follow | None:
 
 
 def seen_by(viewer: Somebody) -> list[Follow]:
-    """All, for who has a role everywhere; else those of namespaces which their teams name."""
+    """Return all follows for a global role, else those of the namespaces of the viewer's teams."""
     rows = list(follows())
     if allows(viewer, "viewer"):
         return rows
@@ -36,7 +35,6 @@ def named(cluster: str, namespace: str) -> Follow | None:
 
 
 def document(follow: Follow) -> dict[str, Any]:
-    """As the API and the command line show it. Needs `follows`."""
     status = follow.status
     return {
         "id": str(follow.pk),
@@ -58,13 +56,11 @@ def owned(follow: Follow) -> QuerySet[Owned]:
 
 
 def owner_of(endpoint: str) -> Owner | None:
-    """The object which says what the endpoint is, None for one of the console's own."""
     row = Owned.objects.filter(endpoint=endpoint).select_related("follow").first()
     return Owner(row.follow.cluster, row.follow.namespace, row.name) if row else None
 
 
 def namespaces() -> dict[str, list[str]]:
-    """By cluster, those whose objects are followed, or are still being let go."""
     found: dict[str, list[str]] = {}
     for follow in Follow.objects.all():
         found.setdefault(follow.cluster, []).append(follow.namespace)
@@ -72,7 +68,7 @@ def namespaces() -> dict[str, list[str]]:
 
 
 def cluster_users() -> dict[str, list[str]]:
-    """Clusters which cannot be forgotten while a namespace of theirs is followed."""
+    """Return the namespaces that block the removal of their cluster."""
     return {
         cluster: [f"objects of namespace {namespace}" for namespace in found]
         for cluster, found in namespaces().items()

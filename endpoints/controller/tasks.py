@@ -1,4 +1,4 @@
-"""Background looks at followed namespaces: ids in, nothing out."""
+"""Background reconciliation of followed namespaces."""
 
 from __future__ import annotations
 
@@ -19,6 +19,5 @@ def follow_objects(follow_id: str) -> None:
 
 @shared_task(base=BaseTask, name="endpoints.controller.tasks.sweep")
 def sweep() -> None:
-    """Namespaces which want another look by now."""
     for pk in due(FollowStatus, timezone.now(), limit=100):
         follow_objects.nudge(str(pk))

@@ -1,4 +1,4 @@
-"""The page of followed namespaces."""
+"""Page of followed namespaces."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Does a model fit on what it is to run on? Numbers first, a verdict after."""
+"""Estimate whether a model fits on a machine."""

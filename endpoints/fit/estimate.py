@@ -1,12 +1,11 @@
-"""What fits on a worker: weights, KV of how many tokens, how many callers, and what to change.
+"""Capacity of a worker: weights, KV tokens, concurrent requests, and fixes for what does not fit.
 
-Promises numbers with the formula they come from, a verdict that blocks only what vLLM itself would
-refuse to start, and for each problem the nearest fix. `Unknown` is an answer: nothing is guessed of
-a model or a machine that is not known. Must not know Django, an endpoint's spec or the catalogue.
+Each figure has its formula. A verdict blocks only what vLLM itself would refuse to start. Unknown
+models and machines give `Unknown`; nothing is guessed.
 
-Assumed, not measured on a GPU by us: the room which vLLM takes beside weights and KV (CUDA context,
-graphs, NCCL: `RUNTIME_BYTES` a GPU; activations of one batch: two of the widest rows). vLLM
-measures it at start; where the verdict is `tight`, its word counts.
+Not measured on a GPU: vLLM's memory beside weights and KV (CUDA context, graphs, NCCL:
+`RUNTIME_BYTES` per GPU; activations of one batch: two of the widest rows). vLLM profiles it at
+start, which decides where the verdict is `tight`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ GIB = 1024**3
 RUNTIME_BYTES = int(1.5 * GIB)
 CPU_RUNTIME_BYTES = int(1.2 * GIB)
 BATCH_TOKENS = 8192
-"""vLLM's default of max-num-batched-tokens for a server on a large GPU; less on smaller ones."""
+"""vLLM's default max-num-batched-tokens on a large GPU; lower on smaller ones."""
 HOST_SHARE = 0.9
-"""Of a node's memory, what pods may be given: the rest is the system's and the kubelet's."""
+"""Share of a node's memory for pods; the rest is reserved for system and kubelet."""
 BLOCK = 16
 
 
@@ -35,7 +34,7 @@ class FitVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One instance. `gpu_bytes` is of each GPU, 0 GPUs for none."""
+    """One instance. `gpu_bytes` is per GPU."""
 
     name: str
     gpu: str
@@ -47,9 +46,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """Of one worker. `tensor` x `pipeline` GPUs; `max_context` 0: what the model can.
-    `memory_bytes` is the worker's own, `l1_bytes` beside it; `kv_bytes` fixes the memory for KV
-    (on a CPU), 0 leaves it to `utilization`."""
+    """Requirements of one worker, which uses `tensor` x `pipeline` GPUs. `max_context` 0: the
+    model's maximum. `memory_bytes` excludes `l1_bytes`. `kv_bytes` fixes the KV memory (CPU); 0
+    derives it from `utilization`.
+    """
 
     tensor: int = 1
     pipeline: int = 1
@@ -68,7 +68,7 @@ class WorkerRequirements:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """A number for people. `unit`: bytes, tokens, or a word."""
+    """One row of the estimate. `unit`: bytes, tokens, or a noun."""
 
     label: str
     value: float
@@ -78,7 +78,7 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class FitFinding:
-    """`blocks`: vLLM or the cluster would refuse it. `field` is what the fix changes."""
+    """`blocks`: vLLM or the cluster would refuse it. `field`: the field changed by the fix."""
 
     field: str
     message: str
@@ -102,7 +102,6 @@ class Fit:
 
 
 def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequirements) -> Fit:
-    """How `shape` fits on `machine` as `wish` asks."""
     if shape is None:
         return _unknown("model", "The shape of this model is not known here.", _UNKNOWN_MODEL)
     if machine is None:
@@ -167,7 +166,7 @@ def _on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
     ]
     findings = list(_context(shape, wish, capacity))
     if wish.memory_bytes and need > wish.memory_bytes:
-        gib = need / GIB * 8 / 7  # KV takes an eighth of whatever is given
+        gib = need / GIB * 8 / 7  # KV takes an eighth of the memory
         findings.append(
             FitFinding(
                 "resources.memory_gib",
@@ -253,7 +252,9 @@ def _no_room(
 
 
 def _more_room(shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int) -> str:
-    """The fewest GPUs of this machine that hold it, else a packed form, else another machine."""
+    """Return the smallest number of this machine's GPUs that fits, else a quantization, else a
+    larger machine.
+    """
     have = machine.gpu_bytes * wish.utilization - RUNTIME_BYTES
     for gpus in (2, 4, 8, 16):
         if wish.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
@@ -307,7 +308,6 @@ def _few(concurrency: float, context: int) -> FitFinding:
 def _host(
     machine: Machine, wish: WorkerRequirements, per_machine: int
 ) -> tuple[list[MemoryLine], list[FitFinding]]:
-    """Memory and processors of the machine, with as many workers as its GPUs carry."""
     each = wish.memory_bytes + wish.l1_bytes
     have = machine.host_bytes * HOST_SHARE
     lines = [

@@ -1,8 +1,6 @@
-"""Shapes of models whose files are not at hand: the fields of their published `config.json`.
+"""Shapes of models without local files, from their published `config.json`.
 
-Promises that a name is known only where the weights are: the same model under another
-organisation's name (a distillation has the shape of what it was distilled into). Must not guess
-from a name that is merely alike.
+The match is exact: names of distillations and forks are not guessed, even if similar.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _FIELDS = (
     "tie_word_embeddings",
 )
 
-# In the order of _FIELDS.
+# Values in the order of _FIELDS.
 _DENSE: dict[str, tuple[int, int, int, int, int, int, int, int, bool]] = {
     "llama-3.1-8b": (32, 4096, 32, 8, 128, 14336, 128256, 131072, False),
     "llama-3.1-70b": (80, 8192, 64, 8, 128, 28672, 128256, 131072, False),
@@ -82,7 +80,7 @@ _NOISE = re.compile(r"^(meta-|mistralai-)|-(instruct|chat|it|base)(?=$|-v\d)")
 
 
 def known(model: str) -> ModelShape | None:
-    """The shape of a model by its published name, with or without organisation and "-Instruct"."""
+    """Return the shape by published name, with or without organisation and "-Instruct"."""
     name = model.rsplit("/", 1)[-1].lower()
     name = _NOISE.sub("", name)
     name = _SAME.get(name, name)

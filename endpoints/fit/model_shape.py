@@ -1,7 +1,7 @@
-"""What a model's `config.json` says of its size: parameters, weights and KV of one token.
+"""Parameter count, weight size and KV size per token from a model's `config.json`.
 
-Promises to count, not to guess: parameters from the layers' shapes, as transformers builds them,
-and None for an architecture whose shape is not understood. Must not know machines or endpoints.
+Parameters are computed from the layer shapes as transformers builds them; unsupported
+architectures give None.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _DTYPE_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float": 4.0}
-# 4 bits a weight and, for each group of 128, a scale of 16 bits and a zero point of 4.
+# 4 bits per weight plus, per group of 128, a 16-bit scale and a 4-bit zero point.
 _FOUR_BITS = 0.5 + 20 / 8 / 128
 _QUANTIZED_BYTES = {
     "fp8": 1.0,
@@ -24,9 +24,10 @@ _QUANTIZED_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """`kv_layers` keep KV of every token; `latent_dim` is set where they keep one compressed
-    vector instead of keys and values (MLA). `linear_params` are those which quantization packs,
-    `other_params` embeddings, head and norms. `weight_bytes` is measured on disk, 0 if unknown."""
+    """`kv_layers`: layers that keep KV of every token. `latent_dim`: size of the compressed vector
+    kept instead of keys and values (MLA), else 0. `linear_params` are quantized; `other_params`
+    (embeddings, head, norms) are not. `weight_bytes`: measured on disk, 0 if unknown.
+    """
 
     name: str
     layers: int
@@ -49,7 +50,6 @@ class ModelShape:
         return self.linear_params + self.other_params
 
     def weights(self, dtype: str = "", quantization: str = "") -> int:
-        """Bytes of all weights together, as they lie in memory."""
         packed = _QUANTIZED_BYTES.get(quantization or self.quantization)
         each = _DTYPE_BYTES.get(dtype or self.dtype, 2.0)
         unchanged = not quantization and each == _DTYPE_BYTES.get(self.dtype, 2.0)
@@ -58,23 +58,24 @@ class ModelShape:
         return int(self.linear_params * (packed or each) + self.other_params * each)
 
     def kv_token_bytes(self, each: float, ranks: int = 1) -> float:
-        """Bytes of one token's KV on one of `ranks` tensor-parallel GPUs. Heads are shared out,
-        and repeated where there are fewer than GPUs; a latent vector is on every GPU."""
+        """Return the KV bytes of one token on one of `ranks` tensor-parallel GPUs. Heads are split,
+        and replicated where there are fewer than GPUs; a latent vector is on every GPU.
+        """
         if self.latent_dim:
             return self.kv_layers * self.latent_dim * each
         return 2 * self.kv_layers * max(1, self.kv_heads // ranks) * self.head_dim * each
 
     def whole_kv_token_bytes(self, each: float) -> float:
-        """Of one token, each head once: what a cache tier stores of it."""
+        """Return the KV bytes of one token, each head once, as a cache tier stores it."""
         return self.kv_token_bytes(each)
 
 
 def from_config(
     config: Mapping[str, Any], name: str = "", weight_bytes: int = 0
 ) -> ModelShape | None:
-    """The shape in a decoded `config.json`; None where it is none we understand."""
+    """Return the shape, None for an unsupported architecture."""
     text = config.get("text_config")
-    if isinstance(text, Mapping):  # a model that also sees: its language part keeps the KV
+    if isinstance(text, Mapping):  # multimodal: the language model keeps the KV
         config = {**config, **text}
     try:
         return _shape(config, name, weight_bytes)
@@ -117,7 +118,6 @@ def _attention(hidden: int, heads: int, kv_heads: int, head_dim: int) -> int:
 
 
 def _latent_attention(config: Mapping[str, Any]) -> int:
-    """DeepSeek-V2's multi-head latent attention."""
     hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
     rope, nope = int(config["qk_rope_head_dim"]), int(config["qk_nope_head_dim"])
     value, rank = int(config["v_head_dim"]), int(config["kv_lora_rank"])
@@ -128,7 +128,7 @@ def _latent_attention(config: Mapping[str, Any]) -> int:
 
 
 def _feed_forward(config: Mapping[str, Any], hidden: int, layers: int) -> int:
-    """Of all layers: dense ones, and ones of experts with their router and shared expert."""
+    """Return the MLP parameters of all layers, dense and MoE (experts, router, shared expert)."""
     experts = int(config.get("n_routed_experts") or config.get("num_local_experts") or 0)
     experts = experts or int(config.get("num_experts") or 0)
     dense_size = int(config.get("intermediate_size") or 0)
@@ -143,8 +143,9 @@ def _feed_forward(config: Mapping[str, Any], hidden: int, layers: int) -> int:
 
 
 def _kv_layers(config: Mapping[str, Any], layers: int) -> int:
-    """Layers with a window or a fixed state keep no KV that grows: they are not counted, which
-    makes the room for long contexts right and that of short ones a little too large."""
+    """Return the number of layers with full attention. Sliding-window and fixed-state layers are
+    not counted: exact for long contexts, slightly optimistic for short ones.
+    """
     kinds = config.get("layer_types")
     if isinstance(kinds, list) and kinds:
         return sum(kind == "full_attention" for kind in kinds) or layers

@@ -1,4 +1,4 @@
-"""What an endpoint's spec asks of each worker, in the estimate's words. Pure."""
+"""Worker requirements of an endpoint's spec, for the estimate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from endpoints.fit.estimate import BATCH_TOKENS, WorkerRequirements
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
-from endpoints.workload.worker_pod import gpu_resource
+from endpoints.spec.gpus import gpu_resource
 from endpoints.workload.worker_spec import KV_SHARE
 
 _ALIASES = {
@@ -19,7 +19,6 @@ _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 
 def wish(spec: EndpointSpec) -> WorkerRequirements:
-    """Flags which vLLM would refuse are left to it: here they count as not given."""
     flags = flag_values(spec.worker_args)
     _, count = gpu_resource(spec)
     on_cpu = count == 0
@@ -45,7 +44,9 @@ def wish(spec: EndpointSpec) -> WorkerRequirements:
 
 
 def flag_values(args: Sequence[str]) -> dict[str, str]:
-    """`--name=value` and `--name value`, short forms by their long names, the last one holding."""
+    """Parse `--name=value` and `--name value`; short forms get their long names and the last value
+    wins.
+    """
     found: dict[str, str] = {}
     for index, word in enumerate(args):
         if not word.startswith("-"):
@@ -59,7 +60,9 @@ def flag_values(args: Sequence[str]) -> dict[str, str]:
 
 
 def _tokens(text: str | None) -> int:
-    """vLLM also takes 4k (4,000) and 4K (4,096); "auto" and what cannot be read is 0."""
+    """Parse a token count; vLLM accepts 4k (4,000) and 4K (4,096). "auto" and unreadable text give
+    0.
+    """
     units = {"k": 1000, "K": 1024, "m": 1_000_000, "M": 1024**2}
     if text and text[-1] in units:
         return int(_number(text[:-1], 0) * units[text[-1]])

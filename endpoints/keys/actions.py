@@ -1,8 +1,8 @@
-"""Every write to callers' keys and groups of them: pages, REST and command line end here.
+"""Writes to inference keys and key groups, shared by pages, REST and command line.
 
-Promises, as `actions` does, permission, then check, then one transaction with its line on the
-trail, then a nudge to every endpoint which the key opens; and that a key in clear text is in the
-answer to whoever made it and nowhere else. Who may change a group may change every endpoint in it.
+Each verb checks permission and input, writes with the audit entry in one transaction, and nudges
+every endpoint of the key after commit. A secret is returned once, to its creator. Changing a group
+requires the right to change every endpoint in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ _NO_TERMS: Mapping[str, Any] = {}
 def create(
     actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS, request_id: str = ""
 ) -> NewKey:
-    """A further key for callers of an endpoint; `data` as `key_terms.parse` reads it."""
     teams.allow(actor, name)
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
@@ -63,7 +62,6 @@ def create_in_group(
     data: Mapping[str, Any] = _NO_TERMS,
     request_id: str = "",
 ) -> NewKey:
-    """A key which opens every endpoint of the group."""
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
         with transaction.atomic():
@@ -83,8 +81,9 @@ def change(
     *,
     within: str = "",
 ) -> InferenceKey:
-    """Other terms from now on; what `data` leaves out stays. Routers follow within seconds.
-    `within`: the endpoint or the group whose key it must be."""
+    """Change a key's terms; fields missing in `data` keep their values. Routers apply it within
+    seconds. `within`: the endpoint or group that the key must belong to.
+    """
     with transaction.atomic():
         key = _living_key(actor, key_id, within)
         before = key.allowed
@@ -102,8 +101,7 @@ def change(
 def rotate(
     actor: Actor, key_id: str, grace_s: Any = 0, request_id: str = "", *, within: str = ""
 ) -> NewKey:
-    """A new secret for the same key; the old one is let in for `grace_s` more seconds, so that
-    callers can change over without a refused request."""
+    """Replace the key's secret; the old one stays valid for `grace_s` more seconds."""
     if isinstance(grace_s, bool) or not isinstance(grace_s, int) or not 0 <= grace_s <= GRACE_S_MAX:
         remedy = f"Send 0 to {GRACE_S_MAX} seconds."
         raise SpecErrors([bad_body("grace_s", grace_s, remedy)])
@@ -119,7 +117,7 @@ def rotate(
 
 
 def revoke(actor: Actor, key_id: str, request_id: str = "", *, within: str = "") -> InferenceKey:
-    """End a key; routers refuse it within seconds. The console's own cannot be revoked."""
+    """Revoke a key; routers reject it within seconds. The console's own key cannot be revoked."""
     with transaction.atomic():
         key = _held_key(actor, key_id, within)
         if key.revoked_at is None:
@@ -137,7 +135,7 @@ def save_group(
     description: Any = "",
     request_id: str = "",
 ) -> KeyGroup:
-    """A new group (`group_id` None), or what one is from now on. `members`: endpoints' names."""
+    """Create a group (`group_id` None) or replace its fields. `members` are endpoint names."""
     teams.allow_somewhere(actor)
     label, text = group_name_of(name), _text_of(description)
     try:
@@ -159,7 +157,6 @@ def save_group(
 
 
 def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
-    """The group and its keys; no endpoint goes."""
     with transaction.atomic():
         group = held_group(actor, group_id)
         opened = list(group.endpoints.all())
@@ -170,7 +167,6 @@ def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
 
 
 def held_group(actor: Actor, group_id: str) -> KeyGroup:
-    """The group, for who may change every endpoint in it."""
     teams.allow_somewhere(actor)
     try:
         group = KeyGroup.objects.select_for_update().get(pk=group_id)
@@ -222,7 +218,6 @@ def _noted(
     before: KeyTerms | None = None,
     request_id: str = "",
 ) -> None:
-    """On the trail, and every router which knows the key is told."""
     changes: dict[str, Any] = dict(key.facts())
     if terms is not None:
         changes |= diff((before or KeyTerms()).to_dict(), terms.to_dict())

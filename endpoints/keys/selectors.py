@@ -1,7 +1,4 @@
-"""Every read of callers' keys and their groups.
-
-Promises no write, and that what a router is told of a key holds its hash and never itself.
-"""
+"""Reads of inference keys and key groups. Routers receive hashes, never secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from django.db.models import Prefetch, Q, QuerySet
 
 from console.accounts.permissions import Somebody, allows, allows_somewhere, teams_where
 from endpoints.keys import storage
-from endpoints.lifecycle.components import KeyFacts
+from endpoints.keys.terms import KeyFacts
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
 _UUID = 36
@@ -24,7 +21,6 @@ def living(endpoint: Endpoint) -> QuerySet[InferenceKey]:
 
 
 def opening(endpoint: Endpoint) -> QuerySet[InferenceKey]:
-    """Every living key which opens it: its own, and those of groups it is in."""
     mine = InferenceKey.objects.filter(revoked_at__isnull=True)
     return mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct()
 
@@ -43,12 +39,12 @@ def facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts]:
 
 
 def key_id(key: InferenceKey) -> str:
-    """How the router's decisions name a key: by its name when it is the console's."""
+    """Return the id of a key in routing decisions: the name for the console's key."""
     return storage.CONSOLE if key.endpoint_id and key.name == storage.CONSOLE else str(key.pk)
 
 
 def groups(viewer: Somebody = None) -> QuerySet[KeyGroup]:
-    """Groups with their endpoints and living keys. A group is seen by who may see all of it."""
+    """Return the groups whose endpoints are all visible, with endpoints and valid keys."""
     alive = InferenceKey.objects.filter(revoked_at__isnull=True).select_related("created_by")
     rows = KeyGroup.objects.prefetch_related("endpoints", Prefetch("keys", alive, "living_keys"))
     teams = None if viewer is None else teams_where(viewer, "viewer")
@@ -59,7 +55,7 @@ def groups(viewer: Somebody = None) -> QuerySet[KeyGroup]:
 
 
 def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
-    """Living keys of all endpoints and groups the viewer may see, but for the console's own."""
+    """Return the valid keys of all visible endpoints and groups, without the console's own."""
     rows = (
         InferenceKey.objects.filter(revoked_at__isnull=True)
         .exclude(endpoint__isnull=False, name=storage.CONSOLE)
@@ -73,7 +69,6 @@ def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
 
 
 def of_groups(endpoint: Endpoint) -> QuerySet[InferenceKey]:
-    """Living keys of the groups an endpoint is in."""
     rows = InferenceKey.objects.filter(revoked_at__isnull=True, group__endpoints=endpoint)
     return rows.select_related("group", "created_by").order_by("group__name", "name")
 
@@ -83,14 +78,12 @@ def of_group(group: KeyGroup) -> QuerySet[InferenceKey]:
 
 
 def may_change(user: Somebody, group: KeyGroup) -> bool:
-    """Who may change every endpoint in it."""
     if not allows_somewhere(user, "operator"):
         return False
     return all(allows(user, "operator", of=endpoint) for endpoint in group.endpoints.all())
 
 
 def changeable_names(user: Somebody) -> list[str]:
-    """Of the endpoints whose keys the user may make."""
     teams = teams_where(user, "operator")
     rows = Endpoint.objects.filter(deleted_at__isnull=True).order_by("name")
     found = rows if teams is None else rows.filter(team__in=teams)
@@ -98,13 +91,12 @@ def changeable_names(user: Somebody) -> list[str]:
 
 
 def names_of(endpoint: Endpoint) -> dict[str, str]:
-    """Names by key id, also of revoked keys while their rows are kept."""
     rows = InferenceKey.objects.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint))
     return {key_id(key): key.name for key in rows}
 
 
 def names_by_id(ids: Iterable[str]) -> dict[str, str]:
-    """Of keys which are kept, revoked ones too; their ids as `key_id` says them."""
+    """Return names by key id (see `key_id`), including revoked keys while their rows are kept."""
     wanted = [one for one in ids if len(one) == _UUID]
     rows = InferenceKey.objects.filter(pk__in=wanted).values_list("pk", "name")
     return {str(key): name for key, name in rows}

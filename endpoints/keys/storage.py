@@ -1,8 +1,7 @@
-"""Callers' keys of endpoints: made, hashed, and the console's own kept in a file.
+"""Creation, hashing and storage of inference keys.
 
-Promises that the clear text of a key is in the database never, and on disk only for the key called
-"console", readable by the console's user alone; where several machines share it, it is in the
-database instead, sealed. Must not decide who may make one: see actions.
+Secrets are never stored, except that of the key "console": in a file readable by the console's user
+only or, where several machines share it, encrypted in the database.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ CONSOLE = "console"
 
 
 def new() -> str:
-    """A fresh key: 32 random bytes behind a prefix that secret scanners can know."""
+    """Return a new secret: 32 random bytes after a prefix for secret scanners."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(key: str) -> str:
-    """Keys are long and random, so a plain hash cannot be searched backwards."""
+    """Return the plain SHA-256: secrets are long and random, so no salt is needed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -43,17 +42,16 @@ def shown_prefix(key: str) -> str:
 
 
 def console_key_file(name: str) -> Path:
-    """Where the console keeps its own key of the endpoint, where it keeps it in a file."""
     return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
 
 
 def file_to_show(name: str) -> str:
-    """Where a person on the console's machine finds it; "" where it is in no file."""
+    """Return the key file's path for display, "" if the key is in the database."""
     return "" if _shared() else f"var/secrets/endpoints/{name}.key"
 
 
 def read_console_key(name: str) -> str:
-    """The console's key, "" when there is none."""
+    """Return the console's key, "" if there is none."""
     if _shared():
         return store.get(_kept_as(name))
     try:
@@ -81,7 +79,9 @@ def remove_console_key(name: str) -> None:
 
 
 def _shared() -> bool:
-    """Web and workers run on machines of their own: what one keeps in a file no other finds."""
+    """Return whether web and worker processes run on separate machines, without a shared file
+    system.
+    """
     return bool(settings.EMBERLINE.keys == "database")
 
 
@@ -94,8 +94,6 @@ CONSOLE_TERMS = KeyTerms(pin=True)
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """`clear` is the key itself: to be shown once and then forgotten."""
-
     key: InferenceKey
     clear: str
 
@@ -115,19 +113,20 @@ def add(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms)
 
 
 def stored(terms: KeyTerms) -> dict[str, object]:
-    """Terms as columns of a row."""
     found = terms.to_dict()
     return {"pin": found.pop("pin"), "terms": found}
 
 
 def add_console_key(user: User | None, endpoint: Endpoint) -> None:
-    """After the endpoint's row is written: of two creators of one name only one gets here."""
+    """Create the console's key. Call after the endpoint's row is written: its unique name excludes
+    races.
+    """
     made = add(user, endpoint, CONSOLE, CONSOLE_TERMS)
     write_console_key(endpoint.name, made.clear)
 
 
 def renew_console_key(endpoint: Endpoint) -> None:
-    """By the reconciler, when the file with the console's own key is lost."""
+    """Replace the console's key after its file was lost. Called by the reconciler."""
     with transaction.atomic():
         lost = endpoint.keys.filter(name=CONSOLE, revoked_at__isnull=True)
         lost.update(revoked_at=timezone.now())

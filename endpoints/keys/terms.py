@@ -1,8 +1,4 @@
-"""What a caller's key may do, for how long and how much of it: read, checked and written. Pure.
-
-Promises that a KeyTerms which exists can be carried out by a router, and that a wrong one is
-refused naming field, value and remedy. Must not know Django, rows or routers.
-"""
+"""Permissions, expiry and limits of an inference key: parsed, validated and serialised."""
 
 from __future__ import annotations
 
@@ -22,10 +18,11 @@ _MODELS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class KeyTerms:
-    """0 and empty mean: no limit. `models`: what it may name in "model". `pin`: it may choose the
-    worker. `control`: it may use paths which control a worker, such as /sleep. Rates are of the
-    endpoint as a whole, tokens are prompt and completion. `weight`: its share of the work while
-    several keys wait. `budget_tokens` are for one UTC day or month."""
+    """0 and empty mean no limit. `models`: names accepted in "model". `pin`: may choose the worker.
+    `control`: may use worker control paths such as /sleep. Rates apply to the whole endpoint;
+    tokens are prompt plus completion. `weight`: share of the work while several keys queue.
+    `budget_tokens` apply to one UTC day or month.
+    """
 
     models: tuple[str, ...] = ()
     pin: bool = False
@@ -39,7 +36,6 @@ class KeyTerms:
     budget_period: str = "month"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON; `of` reads it back."""
         found = asdict(self)
         found["models"] = list(self.models)
         found["expires_at"] = self.expires_at.isoformat() if self.expires_at else None
@@ -50,12 +46,32 @@ class KeyTerms:
 
 
 NO_TERMS: Final = KeyTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """A valid key: its hash, never the secret. `pin`: may choose the worker. `group`: its key
+    group's id.
+
+    `spent_until` and `expires` are epoch seconds, 0 for never. A key in rotation is listed twice
+    with the same id.
+    """
+
+    id: str
+    sha256: str
+    pin: bool = False
+    terms: KeyTerms = NO_TERMS
+    spent_until: float = 0.0
+    expires: float = 0.0
+    group: str = ""
+
+
 _WHOLE = ("max_in_flight", "requests_per_minute", "tokens_per_minute", "budget_tokens")
 NAMES = frozenset(KeyTerms.__dataclass_fields__)
 
 
 def of(stored: Mapping[str, Any]) -> KeyTerms:
-    """From `to_dict`'s result; what an older console did not write is as by default."""
+    """Return the terms from `to_dict`'s result; missing fields get their defaults."""
     known = {name: value for name, value in stored.items() if name in NAMES}
     known["models"] = tuple(known.get("models", ()))
     when = known.get("expires_at")
@@ -64,8 +80,9 @@ def of(stored: Mapping[str, Any]) -> KeyTerms:
 
 
 def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None) -> KeyTerms:
-    """Terms as asked for; what is left out stays as it was. `expires_in_days` may stand for
-    `expires_at`. Raises SpecErrors."""
+    """Return the requested terms; missing fields keep their values of `before`. `expires_in_days`
+    is an alternative to `expires_at`. Raise SpecErrors.
+    """
     errors: list[FieldError] = []
     found = dict(data)
     if "expires_in_days" in found:
@@ -136,7 +153,7 @@ def _in_days(days: Any, now: datetime, errors: list[FieldError]) -> datetime | N
 
 
 def _moment(value: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
-    """None: without an end. Without a zone it is UTC."""
+    """Parse a time, UTC without a zone. None means no expiry."""
     if value is None or isinstance(value, datetime):
         return value
     remedy = "Give a time to come such as 2027-01-31T00:00:00Z, or null for none."
@@ -158,7 +175,7 @@ def _error(field: str, value: Any, message: str, remedy: str) -> FieldError:
 
 
 def period_of(now: datetime, period: str) -> tuple[datetime, datetime]:
-    """Beginning and end of the UTC day or month in which `now` is."""
+    """Return start and end of the UTC day or month that contains `now`."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":
         return day, day + timedelta(days=1)

@@ -1,8 +1,8 @@
-"""What callers' keys used, by the hour: routers' counts added up, and budgets held against them.
+"""Hourly usage of inference keys from router counters, and token budgets.
 
-Promises that a count is added once however often it is told and by however many processes, that a
-router which began anew is counted from nought, and that use of what is deleted stays. What a router
-counted after it was last asked and before it died is lost. Must not ask a router itself.
+Counters are added once however often and by however many processes they are reported; a restarted
+router counts from 0. Usage of deleted keys is kept. Usage after the last report of a router that
+crashed is lost.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _ANSWERED_LATELY = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """Sums of some time. Tokens are those which engines reported, and of `unreported` requests the
-    routers' estimates, which are named once more."""
+    """Sums over a period. Tokens are reported by engines, or estimated by routers for the
+    `unreported` requests (the estimates are also given separately).
+    """
 
     requests: int = 0
     errors: int = 0
@@ -56,17 +57,16 @@ class KeyUse:
 
     @property
     def estimated_tokens(self) -> int:
-        """Of all tokens, those which no engine reported."""
         return self.estimated_prompt_tokens + self.estimated_completion_tokens
 
     @property
     def hit_rate(self) -> float | None:
-        """Cached prompt tokens of all; None without any."""
+        """Return the cached share of prompt tokens, None without any."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
 
 def take(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
-    """Add what a router counted since it was last told: `instance`, and `keys` by their ids."""
+    """Add a router's counters since its last report. `told`: `instance`, and `keys` by id."""
     with transaction.atomic():
         mark, _ = UsageMark.objects.select_for_update().get_or_create(
             endpoint=endpoint, instance=str(told["instance"])[:64]
@@ -76,7 +76,7 @@ def take(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
             more = {name: _grown(counts, before, name) for name in COUNTS}
             if any(more.values()):
                 _add(endpoint.name, key, now, more)
-                # Only what is more: of two answers the older may come later.
+                # Only increases are added: reports may arrive out of order.
                 mark.counted[key_id] = {n: before.get(n, 0) + more[n] for n in COUNTS}
                 _was_used(key, counts)
         mark.seen_at = now
@@ -106,12 +106,11 @@ def used(rows: QuerySet[KeyUsage]) -> KeyUse:
 
 
 def since(moment: datetime) -> QuerySet[KeyUsage]:
-    """From the beginning of the hour of `moment` on."""
     return KeyUsage.objects.filter(hour__gte=moment.replace(minute=0, second=0, microsecond=0))
 
 
 def by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
-    """Sums by the key's id, in one query; "" is everybody where an endpoint has no keys."""
+    """Return sums by key id in one query; "" stands for unauthenticated requests."""
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**sums)
     return {
@@ -122,8 +121,6 @@ def by_key(rows: QuerySet[KeyUsage]) -> dict[str, KeyUse]:
 
 @dataclass(frozen=True, slots=True)
 class DayUse:
-    """Of one key at one endpoint on one day (UTC)."""
-
     endpoint: str
     key_id: str
     day: date
@@ -131,7 +128,6 @@ class DayUse:
 
 
 def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
-    """From `begin` to before `end`, in one query."""
     rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
@@ -148,7 +144,7 @@ def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[Day
 
 
 def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
-    """The end of the present period when the key's budget for it is used up."""
+    """Return the end of the present period if the key's budget is used up."""
     terms = key.allowed
     if not terms.budget_tokens:
         return None
@@ -158,9 +154,10 @@ def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
 
 
 def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
-    """What each of its routers may still give of keys' budgets, by the key's id. A key's budget is
-    shared evenly by all routers which answered lately and know the key; each subtracts what it has
-    counted beyond `counted`, which is filled in for each (see `counted_by`)."""
+    """Return the budget left for each router of the endpoint, by key id. A key's budget is split
+    evenly among its recently active routers; each subtracts what it has counted beyond `counted`,
+    which is set for each router (see `counted_by`).
+    """
     mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
     found: dict[str, dict[str, float]] = {}
     for key in mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct():
@@ -177,14 +174,14 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float
 
 
 def counted_by(told: Mapping[str, Any], key_id: str) -> int:
-    """Tokens of the key which are in the sums after `take` of this answer."""
     counts = told["keys"].get(key_id, {})
     return sum(_grown(counts, {}, name) for name in ("prompt_tokens", "completion_tokens"))
 
 
 def judge_budgets(now: datetime) -> list[InferenceKey]:
-    """Hold every living key to its budget; those which changed are returned, with what they open
-    still to be told."""
+    """Update `spent_until` of every valid key. Return the changed keys, whose endpoints need a
+    nudge.
+    """
     changed = []
     for key in InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0):
         until = spent_until(key, now)
@@ -196,7 +193,6 @@ def judge_budgets(now: datetime) -> list[InferenceKey]:
 
 
 def opened_by(found: Iterable[InferenceKey]) -> QuerySet[Endpoint]:
-    """The endpoints whose routers know one of these keys."""
     ids = [key.pk for key in found]
     direct = Endpoint.objects.filter(keys__in=ids)
     return (direct | Endpoint.objects.filter(key_groups__keys__in=ids)).distinct()

@@ -1,7 +1,6 @@
-"""How other rooms take part in an endpoint's life without this one knowing them.
+"""Registry of components, such as the router, that take part in an endpoint's reconciliation.
 
-Promises that whoever registers a component (the routing room, in its `AppConfig.ready`) is asked on
-every pass of the reconciler, with frozen facts and never a database row. Must not know routing.
+Apps register components in `AppConfig.ready`. Every pass calls them with frozen facts, never rows.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from console.provisioners.base import Observation
-from endpoints.keys.terms import NO_TERMS, KeyTerms
+from endpoints.keys.terms import KeyFacts
 from endpoints.lifecycle.phases import Impairment
 from endpoints.spec.endpoint_spec import EndpointSpec
 
@@ -20,25 +19,10 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFacts:
-    """A key which callers may use: its hash, never itself. `pin`: may choose the worker.
-    `spent_until` and `expires`: epoch seconds, 0 for never. A key being replaced comes twice under
-    its id. `group`: the id of its group of keys."""
-
-    id: str
-    sha256: str
-    pin: bool = False
-    terms: KeyTerms = NO_TERMS
-    spent_until: float = 0.0
-    expires: float = 0.0
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class EndpointFacts:
-    """`model_folder`: the model's files on this machine; "" where there are none, or where the
-    workers are simulated and have a tokenizer of their own. `cluster_namespace`: where its objects
-    are on its cluster, "" on this machine."""
+    """`model_folder`: local model files, "" without any or for simulated workers, which have their
+    own tokenizer. `cluster_namespace`: namespace of its objects, "" on this machine.
+    """
 
     id: str
     name: str
@@ -52,8 +36,9 @@ class EndpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker as callers should see it. `draining`: it is about to leave, send it nothing new.
-    `channels`: where it publishes what its cache holds, by the names of worker_spec."""
+    """A worker as seen by callers. `draining`: send no new requests. `channels`: where it publishes
+    KV events, by the names of worker_spec.
+    """
 
     name: str
     url: str
@@ -65,12 +50,13 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """`ready`: it serves, and has taken over exactly the workers it was given. `impairment`: it
-    serves, but not as it was asked to; then the endpoint is Degraded for that reason.
+    """`ready`: serving exactly the given workers. `impairment`: serving, but not as requested,
+    which makes the endpoint Degraded.
 
-    `url` is for callers; `ask_url` is where the console itself reaches it, "" for there as well.
-    `facts` may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a leaving
-    worker is absent there or has requests in flight, it is not stopped before the drain deadline.
+    `url` is for callers; `ask_url` is the console's own way to it, "" for the same URL. `facts`
+    may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a draining
+    worker is missing there or has requests in flight, it is not stopped before the drain
+    deadline.
     """
 
     ready: bool
@@ -86,18 +72,16 @@ class ComponentStatus:
 
 
 class Component(Protocol):
-    """Both verbs are idempotent and short; they may raise TemporaryError or PermanentError."""
+    """Both methods are idempotent and short; they may raise TemporaryError or PermanentError."""
 
     name: str
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
-    ) -> ComponentStatus:
-        """Apply what the endpoint needs, and say how it stands."""
-        ...
+    ) -> ComponentStatus: ...
 
     def delete(self, endpoint: EndpointFacts) -> bool:
-        """Ask for the end of it; True when nothing is left."""
+        """Delete it; return True once nothing is left."""
         ...
 
 
@@ -105,7 +89,6 @@ _components: dict[str, Component] = {}
 
 
 def register(component: Component) -> None:
-    """Take part from now on; a second registration under a name replaces the first."""
     _components[component.name] = component
 
 

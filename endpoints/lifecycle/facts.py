@@ -1,7 +1,4 @@
-"""What the table of phases judges: plain facts of one look, and what follows from them at once.
-
-Must not know Django, the database, the clock or how anything is run.
-"""
+"""Observed facts of one pass, the input of the phase table."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from console.provisioners.base import ReplicaObservation, ReplicaState
 from endpoints.choices import Stage
 
 CRASHES_TO_LOOP = 3
-"""Deaths of a worker without becoming ready in between, after which it is called a loop."""
+"""Crashes without readiness in between that make a crash loop."""
 NEEDS_ACTION = frozenset(
     {
         *("Unschedulable", "SchedulingGated", "SchedulerError"),
@@ -20,14 +17,15 @@ NEEDS_ACTION = frozenset(
         *("OOMKilled", "Hung"),
     }
 )
-"""Reasons of a worker which name the endpoint's condition better than that a worker is missing."""
+"""Worker reasons that describe the endpoint better than a missing worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorker:
-    """`current`: it runs the wanted spec. `surplus`: it is beyond the wanted number. `crashes`:
-    deaths since it was last ready. `leaving`: it ends, and another one takes its place where one is
-    wanted. `stage` and `reason`: how far it has come, and why not further, where somebody says."""
+    """`current`: runs the desired spec. `surplus`: above the desired count. `crashes`: since it was
+    last ready. `leaving`: terminating; a replacement is counted separately. `stage` and `reason`:
+    startup progress and what blocks it, if reported.
+    """
 
     name: str
     ready: bool
@@ -54,7 +52,7 @@ class ObservedWorker:
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """A part serves, but not as it was asked to. `reason` is stable, `remedy` says what to do."""
+    """A component serves with limits. `reason` is a stable code, `remedy` the fix."""
 
     reason: str
     message: str
@@ -63,8 +61,9 @@ class Impairment:
 
 @dataclass(frozen=True, slots=True)
 class ObservedComponent:
-    """The cache tier, a component such as the router, or what makes it reachable from outside.
-    `usable`: its address is known."""
+    """A cache tier, a component such as the router, or an exposure object. `usable`: its address is
+    known.
+    """
 
     name: str
     ready: bool
@@ -76,8 +75,6 @@ class ObservedComponent:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A verb of the provisioner or of a component failed in this pass."""
-
     permanent: bool
     reason: str
     message: str
@@ -85,11 +82,13 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LifecycleFacts:
-    """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
-    `proof_error` is why the last request through the router failed, "" if none was tried. `failed`:
-    the platform has given up on the present spec. `staged`: workers tell their stage. `exposure`
-    are the parts that make it reachable from outside. `stalled`: why the platform makes no further
-    worker now."""
+    """Input of the phase table.
+
+    `draining`: workers without new requests, not stopped yet. `proof_error`: failure of the last
+    probe through the router, "" without one. `failed`: the platform gave up on the present spec.
+    `staged`: workers report stages. `exposure`: objects that expose the endpoint outside.
+    `stalled`: why the platform creates no further worker.
+    """
 
     wanted: int
     deleting: bool = False
@@ -115,17 +114,14 @@ class LifecycleFacts:
 
     @property
     def living(self) -> tuple[ObservedWorker, ...]:
-        """Workers which nobody has told to end."""
         return tuple(worker for worker in self.workers if not worker.leaving)
 
     @property
     def ready(self) -> int:
-        """Workers which serve, whatever spec they run."""
         return sum(worker.ready for worker in self.workers)
 
     @property
     def current(self) -> int:
-        """Wanted workers which run the wanted spec, ready or not."""
         return sum(w.current and w.running and not w.surplus for w in self.workers)
 
     @property
@@ -134,46 +130,42 @@ class LifecycleFacts:
 
     @property
     def complete(self) -> bool:
-        """Exactly the wanted workers, all ready with the wanted spec."""
         return self.current_ready == self.wanted == len(self.living)
 
     @property
     def scaling(self) -> bool:
-        """An autoscaler wants another number; none of those which served is missing."""
+        """Return whether an autoscaler changed the count and none of the earlier workers is
+        missing.
+        """
         enough = self.current_ready >= min(self.stood, self.wanted)
         return self.autoscaled and not self.complete and enough
 
     @property
     def hidden(self) -> ObservedComponent | None:
-        """The first part that keeps callers outside from reaching it."""
         return next((part for part in self.exposure if not part.ready), None)
 
     @property
     def stuck(self) -> ObservedWorker | None:
-        """The worker of the wanted spec that explains best why it comes no further."""
+        """Return the worker of the desired spec that best explains the lack of progress."""
         coming = [w for w in self.living if w.current and w.reason and not w.ready]
         return next((w for w in coming if w.reason in NEEDS_ACTION), next(iter(coming), None))
 
     @property
     def blocked(self) -> ObservedWorker | None:
-        """The first worker of the wanted spec which does not come up without a person."""
         stuck = self.stuck
         return stuck if stuck and stuck.reason in NEEDS_ACTION else None
 
     @property
     def absent(self) -> ObservedComponent | None:
-        """The first component that is not ready."""
         return next((part for part in self.components if not part.ready), None)
 
     @property
     def impairment(self) -> Impairment | None:
-        """The first of a component, else what others have changed."""
         told = (part.impairment for part in self.components if part.impairment)
         return next(told, self.drifted)
 
     @property
     def looping(self) -> tuple[ObservedWorker, ...]:
-        """Workers of the wanted spec: those of an earlier revision say nothing about this one."""
         return tuple(w for w in self.living if w.current and w.looping)
 
 

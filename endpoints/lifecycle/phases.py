@@ -1,29 +1,22 @@
-"""The phase of an endpoint, from what is wanted and what is seen: a table without side effects.
+"""Phase of an endpoint, computed from desired and observed state by a table without side effects.
 
-Promises that the same facts always give the same phase, reason and steps, and that `Ready` is said
-only of an endpoint whose every part stands and which has answered a request. Must not know Django,
-the database, the clock or how anything is run.
+`TABLE` is evaluated top down; the first row whose condition holds decides. `Ready` requires every
+part to be up and a successful request through the router. Three marks carry state between passes:
 
-Theory of operation. `TABLE` is read from the top; the first row whose condition holds decides. Two
-marks carry what earlier passes have learnt:
+    served        this generation has served a request
+    served_once   some generation has, since the endpoint was created or last resumed
+    proven        the present processes have served a request (required for Ready)
 
-    served        this generation has answered a request
-    served_once   some generation has, since the endpoint was created or last paused
+The first two distinguish what a missing part means:
 
-They tell apart three lives, in which the same gap means different things (a third mark, `proven`,
-says that the processes which run now have answered: Ready needs it, also after a restart):
+    not served_once             first deployment: a missing part is in progress (Provisioning)
+    served_once and not served  rollout: Provisioning, the old workers still serve
+    served                      a missing part is a loss (Degraded)
 
-    not served_once             first deployment: a missing part is work in progress (Provisioning)
-    served_once and not served  a change rolls out: Provisioning, the old workers still serve
-    served                      it stood before: a missing part is a loss (Degraded)
-
-A worker which an autoscaler has just asked for is no loss: `stood` says how many served when last
-all wanted ones did, and only fewer than that are Degraded.
-
-A loss of everything that serves is still Degraded, since the parts are supervised and come back.
-Failed means that coming back is not to be expected without a person: workers which die again and
-again, a deadline passed, a refusal that will repeat. The reconciler goes on looking at a Failed
-endpoint, slowly; when its parts stand after all, the table says so.
+A worker newly requested by an autoscaler is no loss: `stood` is the number of workers when all
+desired ones last served, and only fewer are Degraded. Losing every worker is Degraded too, since
+they are restarted. Failed means that recovery needs manual intervention: crash loop, deadline
+exceeded, permanent error. The reconciler keeps observing a Failed endpoint at a low rate.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PhaseDecision:
-    """`remedy` is "" where the reason's own is meant (see remedies)."""
+    """`remedy` "" stands for the reason's default (see remedies)."""
 
     phase: Phase
     reason: str
@@ -73,7 +66,6 @@ class PhaseRule:
 
 
 def decide(facts: LifecycleFacts) -> PhaseDecision:
-    """What to say of an endpoint."""
     row = next(row for row in TABLE if row.when(facts))
     return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 
@@ -107,7 +99,7 @@ def _looping(facts: LifecycleFacts) -> str:
 
 
 def _more_by_drift(facts: LifecycleFacts) -> bool:
-    """Nothing is missing: somebody else wants more of them, and is named as drift."""
+    """Return whether the count exceeds the spec because of drift, which is reported separately."""
     return facts.drifted is not None and facts.current_ready >= facts.wanted
 
 
@@ -148,7 +140,7 @@ def _hidden(facts: LifecycleFacts) -> str:
 
 
 def _router_reason(otherwise: PhaseReason) -> Callable[[LifecycleFacts], str]:
-    """Where no address can be reached or had, that is what has to be fixed, not the router."""
+    """Return the exposure's reason where its address is missing, else `otherwise`."""
 
     def reason(facts: LifecycleFacts) -> str:
         told = facts.absent.reason if facts.absent else ""
@@ -186,7 +178,7 @@ def _rolling_out(facts: LifecycleFacts) -> bool:
 
 
 TABLE: tuple[PhaseRule, ...] = (
-    # Going away: the router first, so that no caller meets a worker that is gone.
+    # Deletion: the router first, so that no request reaches a stopped worker.
     PhaseRule(
         lambda f: f.deleting and f.components_left,
         Phase.DELETING,
@@ -199,7 +191,7 @@ TABLE: tuple[PhaseRule, ...] = (
         _says(PhaseReason.STOPPING_WORKERS),
         lambda f: f"{len(f.workers)} workers are stopping.",
     ),
-    # Nothing could be looked at: say so rather than repeat what was true before.
+    # Nothing observable: report that instead of the last known state.
     PhaseRule(
         lambda f: not f.observed and f.served_once,
         Phase.DEGRADED,
@@ -212,12 +204,12 @@ TABLE: tuple[PhaseRule, ...] = (
         _trouble_reason,
         _trouble_message,
     ),
-    # Refused in a way that will repeat.
+    # Permanent errors.
     PhaseRule(
         lambda f: _refused(f) and f.ready > 0, Phase.DEGRADED, _trouble_reason, _trouble_message
     ),
     PhaseRule(_refused, Phase.FAILED, _trouble_reason, _trouble_message),
-    # No worker wanted.
+    # Zero replicas.
     PhaseRule(
         lambda f: f.wanted == 0 and bool(f.workers),
         Phase.PROVISIONING,
@@ -236,7 +228,7 @@ TABLE: tuple[PhaseRule, ...] = (
         _says(PhaseReason.PAUSED),
         _says("No worker is wanted. The configuration is kept."),
     ),
-    # Not to be mended by waiting.
+    # Not fixed by waiting.
     PhaseRule(
         lambda f: bool(f.looping) and f.ready == 0,
         Phase.FAILED,
@@ -273,7 +265,7 @@ TABLE: tuple[PhaseRule, ...] = (
         _says(PhaseReason.DEADLINE_EXCEEDED),
         lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
     ),
-    # On the way up: the first deployment, or a change.
+    # First deployment or rollout.
     PhaseRule(
         lambda f: _rolling_out(f) and f.cache is not None and not f.cache.usable,
         Phase.PROVISIONING,
@@ -334,7 +326,7 @@ TABLE: tuple[PhaseRule, ...] = (
         _says(PhaseReason.PROVING),
         lambda f: f.proof_error or "A first request is sent through the router.",
     ),
-    # It stood before: what is away now?
+    # Was serving: which part is missing?
     PhaseRule(
         lambda f: f.ready == 0 and f.scaling, Phase.PROVISIONING, _says(PhaseReason.SCALING), _stuck
     ),

@@ -1,4 +1,4 @@
-"""What a person can do about a phase that is not Ready; must not know Django."""
+"""Remedies for phases other than Ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from endpoints.lifecycle.facts import CRASHES_TO_LOOP, LifecycleFacts
 from endpoints.lifecycle.phases import PhaseDecision
 
 _SCHEDULER = re.compile(r"\b\d+/\d+ nodes are available: (.*)", re.DOTALL)
-# The words of the scheduler's plug-ins, in the order in which a person would act on them.
+# Messages of the scheduler's plug-ins, in the order in which to act on them.
 _NOT_PLACED = (
     (r"Insufficient \S+/gpu", "Free GPUs, add nodes with GPUs, or lower resources.gpus."),
     (r"Insufficient cpu", "Add nodes, or lower the CPU request."),
@@ -50,36 +50,52 @@ _OF_CLUSTERS = {
 }
 _REMEDIES: dict[str, str] = {
     **_OF_CLUSTERS,
-    PhaseReason.WORKERS_CRASH_LOOPING: "Read the last lines of its log below: mostly it is a worker "
-    "argument, the model, or memory. Edit the endpoint; it is tried again by itself.",
-    PhaseReason.DEADLINE_EXCEEDED: "Read the log of the worker that is not ready. If the model is only "
-    "slow to load, wait: it is still being watched.",
-    PhaseReason.WORKER_UNAVAILABLE: "Nothing has to be done: the worker is started again, the others "
-    "serve. If it repeats, read its log.",
-    PhaseReason.NO_WORKER_AVAILABLE: "The workers are started again. If they do not come back, read "
-    "their logs.",
-    PhaseReason.ROUTER_UNAVAILABLE: "The router is started again. If it does not come back, read its "
-    "log.",
+    PhaseReason.WORKERS_CRASH_LOOPING: (
+        "Read the last lines of its log below: mostly it is a worker argument, the model, or "
+        "memory. Edit the endpoint; it is tried again by itself."
+    ),
+    PhaseReason.DEADLINE_EXCEEDED: (
+        "Read the log of the worker that is not ready. If the model is only slow to load, wait: "
+        "it is still being watched."
+    ),
+    PhaseReason.WORKER_UNAVAILABLE: (
+        "Nothing has to be done: the worker is started again, the others serve. If it repeats, "
+        "read its log."
+    ),
+    PhaseReason.NO_WORKER_AVAILABLE: (
+        "The workers are started again. If they do not come back, read their logs."
+    ),
+    PhaseReason.ROUTER_UNAVAILABLE: (
+        "The router is started again. If it does not come back, read its log."
+    ),
     PhaseReason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
     "Look at the Cache page, or at the Redis whose address was given.",
     PhaseReason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
     "router and workers.",
-    PhaseReason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
-    PhaseReason.PODS_UNREACHABLE: "Run this console in the cluster (or in a network which routes to its "
-    "pods): it asks routers and workers at their own addresses. Callers do not need that.",
-    PhaseReason.ROUTER_PORT_TAKEN: "Stop that process: the endpoint then serves at its address again by "
-    "itself. To give it another address, delete and create it.",
-    PhaseReason.EXPOSURE_UNAVAILABLE: "Read the conditions below: mostly it is the name of the class, "
-    "the gateway or the issuer, or a DNS name which does not lead to the cluster yet.",
+    PhaseReason.WAITING_FOR_CACHE_TIER: (
+        "Look at the Cache page if this lasts for more than a minute."
+    ),
+    PhaseReason.PODS_UNREACHABLE: (
+        "Run this console in the cluster (or in a network which routes to its pods): it asks "
+        "routers and workers at their own addresses. Callers do not need that."
+    ),
+    PhaseReason.ROUTER_PORT_TAKEN: (
+        "Stop that process: the endpoint then serves at its address again by itself. To give it "
+        "another address, delete and create it."
+    ),
+    PhaseReason.EXPOSURE_UNAVAILABLE: (
+        "Read the conditions below: mostly it is the name of the class, the gateway or the "
+        "issuer, or a DNS name which does not lead to the cluster yet."
+    ),
     PhaseReason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",
-    PhaseReason.SCALED_TO_ZERO: "Nothing has to be done. To keep workers always, set the minimum of its "
-    "scaling above 0.",
+    PhaseReason.SCALED_TO_ZERO: (
+        "Nothing has to be done. To keep workers always, set the minimum of its scaling above 0."
+    ),
     PhaseReason.PAUSED: "Resume it, or set replicas above 0.",
 }
 
 
 def remedy(verdict: PhaseDecision) -> str:
-    """A sentence, "" when nothing has to be done."""
     if verdict.remedy:
         return verdict.remedy
     placed = scheduling_remedy(verdict.message)
@@ -96,7 +112,7 @@ def remedy(verdict: PhaseDecision) -> str:
 
 
 def scheduling_remedy(message: str) -> str:
-    """Return what helps against each refusal the scheduler names, "" where it says nothing."""
+    """Return the fix for each scheduler message, "" for unknown ones."""
     said = _SCHEDULER.search(message)
     if said is None:
         return ""
@@ -108,19 +124,17 @@ def scheduling_remedy(message: str) -> str:
 
 
 OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
-"""Refusals of a provisioner that the spec itself has earned."""
+"""Provisioner errors caused by the spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Why the present revision has failed: a stable reason, and a sentence for people."""
-
     reason: str
     message: str
 
 
 def blame(facts: LifecycleFacts) -> Blame | None:
-    """None while the change may still succeed, or where nothing served before it."""
+    """Return None while the rollout may still succeed, or if nothing served before it."""
     if facts.deleting or facts.served or not facts.served_once or not facts.wanted:
         return None
     if facts.trouble is not None:

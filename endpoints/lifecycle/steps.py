@@ -1,7 +1,7 @@
-"""The ordered steps a person watches while an endpoint comes up, changes or goes.
+"""Progress steps of an endpoint's start, rollout or deletion.
 
-Promises steps that follow from the same facts as the phase, and times that are kept from pass to
-pass. Must not know Django; times are ISO 8601 texts, so that they go into JSON as they are.
+Steps follow from the same facts as the phase; their times are carried from pass to pass as ISO 8601
+texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class StepNow:
 
 
 def steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
-    """Where each step stands, in order."""
     if facts.deleting:
         return _going(facts)
     if facts.wanted == 0:
@@ -48,7 +47,7 @@ def steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
 def merge(
     before: Iterable[Mapping[str, Any]], now_at: datetime, now: Iterable[StepNow], *, anew: bool
 ) -> list[dict[str, Any]]:
-    """The steps with their times. `anew`: a new generation, whose clock starts again."""
+    """Return the steps with their times. `anew`: a new generation restarts the clock."""
     old = {} if anew else {step["code"]: step for step in before}
     return [_timed(old.get(str(step.code)), step, now_at.isoformat()) for step in now]
 
@@ -90,11 +89,13 @@ _PASSED = {
     ProgressStep.PREPARED: Stage.LOADING,
     ProgressStep.LOADED: Stage.READY,
 }
-"""The stage at which a worker has left a step behind."""
+"""First stage after each step."""
 
 
 def _staged(facts: LifecycleFacts) -> list[StepNow]:
-    """Of the workers with the wanted spec. The first that says why it is held up speaks."""
+    """Return startup stages of the workers with the desired spec; the first blocked one gives the
+    reason.
+    """
     order = list(Stage)
     coming = [w for w in facts.living if w.current]
     stages = [order.index(Stage(w.stage)) for w in coming]
@@ -120,7 +121,6 @@ _EXPOSURE = {"certificate": ProgressStep.CERTIFICATE_READY}
 
 
 def _exposure(facts: LifecycleFacts) -> list[StepNow]:
-    """The route, and the certificate where there is one: each done when all of its parts are."""
     found: dict[ProgressStep, StepNow] = {}
     for part in sorted(facts.exposure, key=lambda part: part.ready):
         step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
@@ -137,7 +137,6 @@ def _ready(facts: LifecycleFacts) -> StepNow:
 
 
 def _router(facts: LifecycleFacts) -> StepNow:
-    """Known to be ready only once it has taken over the final set of workers."""
     absent = facts.absent
     if absent is None:
         return StepNow(ProgressStep.ROUTER_READY, DONE if facts.complete else ACTIVE)
@@ -166,7 +165,6 @@ def _going(facts: LifecycleFacts) -> tuple[StepNow, ...]:
 
 
 def _with_failure(found: list[StepNow]) -> tuple[StepNow, ...]:
-    """The first step that is not done is the one that failed."""
     marked: list[StepNow] = []
     failed = False
     for step in found:

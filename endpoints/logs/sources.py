@@ -1,7 +1,6 @@
-"""Which logs of an endpoint can be read, and their lines.
+"""Log sources of an endpoint: containers of its workers and components, and their lines.
 
-Promises the containers of workers and of components alike, as last seen; lines as they come where
-the platform follows a log, else the new end of it at every look. Must not know how they are shown.
+Lines are streamed where the platform can follow a log, else polled.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MOST_LINES = 2000
 _FIRST_LINES = 100
 LOOK_S = 1.0
 PROCESS = "process"
-"""What the only container is called where there are none."""
+"""Name of the only log source of platforms without containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,9 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`at` is when it was written (RFC 3339), "" where nobody says; `anew`: what came before is
-    told again from here on. `ended`: no line, but the word that none will come."""
+    """`at`: time of the line (RFC 3339), "" if unknown. `anew`: earlier lines are repeated from
+    here. `ended`: end-of-log marker without a line.
+    """
 
     text: str
     at: str = ""
@@ -52,11 +52,11 @@ class LogSource:
 
     @property
     def marks(self) -> bool:
-        """Whether lines say when they were written, so that one can go on after any of them."""
+        """Return whether lines have timestamps, so that a stream can resume after any line."""
         return isinstance(self.provisioner, RollingProvisioner)
 
     def to_its_end(self, after: str, tail: int, stop: threading.Event) -> Iterator[LogLine]:
-        """As `lines`, from at most its `tail` last ones on; then the word that it has ended."""
+        """Yield at most the last `tail` lines and the following ones, then the end marker."""
         if isinstance(self.provisioner, RollingProvisioner):
             yield from _followed(self.provisioner, self.container, after, tail=tail)
         else:
@@ -64,13 +64,13 @@ class LogSource:
         yield LogLine("", ended=True)
 
     def lines(self, after: str, stop: threading.Event) -> Iterator[LogLine]:
-        """From `after` (the `at` of a line) on, until it ends or `stop` is set; blocks."""
+        """Yield lines after `after` (a line's `at`) until the log ends or `stop` is set. Blocks."""
         if isinstance(self.provisioner, RollingProvisioner):
             return _followed(self.provisioner, self.container, after)
         return _looked_at(self.provisioner, self.container, stop)
 
     def end(self, tail: int, *, stay: bool) -> Iterator[LogLine]:
-        """The last `tail` lines, and if asked to `stay`, what is written from then on."""
+        """Yield the last `tail` lines; with `stay` also those written later."""
         if isinstance(self.provisioner, RollingProvisioner):
             return _followed(self.provisioner, self.container, "", tail=tail, stay=stay)
         stop = threading.Event()
@@ -80,7 +80,6 @@ class LogSource:
 
 
 def containers(endpoint: Endpoint) -> list[Container]:
-    """Workers first, each with its own process's container first."""
     own = workload_name(endpoint.name)
     found = [
         Container(own, row.name, name, row.state)
@@ -95,7 +94,7 @@ def containers(endpoint: Endpoint) -> list[Container]:
 
 
 def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
-    """The one asked for; the first if none is; None where there is none at all."""
+    """Return the selected container, the first one by default, None without any."""
     every = containers(endpoint)
     if not every and not replica and not name:
         return None
@@ -107,7 +106,6 @@ def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
 
 
 def tails(endpoint: Endpoint, lines: int) -> dict[str, str]:
-    """The end of each worker's log, by its name."""
     provisioner = provisioner_of(endpoint.parsed)
     return dict(provisioner.logs(Ref(provisioner.name, workload_name(endpoint.name)), lines))
 
@@ -124,7 +122,7 @@ def _followed(
     tail: int = _FIRST_LINES,
     stay: bool = True,
 ) -> Iterator[LogLine]:
-    """A cluster counts whole seconds: what was told already is left out."""
+    """Yield lines after `after`; drop repetitions, since clusters resume at whole seconds."""
     ref = Ref(provisioner.name, at.workload)
     told = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
     for line in told:
@@ -137,7 +135,7 @@ def _looked_at(
     provisioner: Provisioner, at: Container, stop: threading.Event, tail: int = TAIL_LINES
 ) -> Iterator[LogLine]:
     ref = Ref(provisioner.name, at.workload)
-    # More than what is shown at first, so that a busy log is known again at the next look.
+    # More than displayed at first, so that polls of a busy log still overlap.
     most = max(tail, TAIL_LINES)
     before: list[str] | None = None
     while True:
@@ -153,7 +151,7 @@ def _looked_at(
 
 
 def overlap(before: list[str], now: list[str]) -> int:
-    """How many of the first lines now are the last ones from before."""
+    """Return how many of the first lines of `now` are the last ones of `before`."""
     most = min(len(before), len(now))
     return next((k for k in range(most, 0, -1) if before[-k:] == now[:k]), 0)
 
@@ -166,6 +164,6 @@ def _epoch(stamp: str) -> float:
 
 
 def _order(stamp: str) -> tuple[str, str]:
-    """Comparable: a cluster leaves out zeros at the end of a fraction."""
+    """Return a sort key: clusters omit trailing zeros of the fraction."""
     whole, _, fraction = stamp.rstrip("Z").partition(".")
     return whole, fraction.ljust(9, "0")

@@ -1,9 +1,8 @@
-"""A log as server-sent events: lines as they come, and a mark from which to go on.
+"""Server-sent events of a log.
 
-Promises that an answer ends after `STREAM_S`, whatever the log does: a browser asks again with the
-last mark, so a console that restarts, or a login that ended, costs no line and holds up nobody.
-Promises too that no thread outlives its answer by more than one look of its source, and that of
-one process at most `MOST` logs are followed at once. Must not know what a log is of.
+A response ends after `STREAM_S` and the browser resumes after the last event id, so that restarts
+and expired logins lose no line. A thread outlives its response by at most one poll. At most `MOST`
+logs are followed per process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from endpoints.logs.sources import LogLine
 STREAM_S = 20.0
 MOST = 32
 AGAIN_MS = 1000
-_WAITING = 1000  # lines between the log and a slow browser
+_WAITING = 1000  # lines buffered for a slow client
 _BATCH = 200
 
 Lines = Callable[[threading.Event], Iterator[LogLine]]
@@ -29,7 +28,7 @@ _free = threading.BoundedSemaphore(MOST)
 
 
 async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes]:
-    """To be read by one task."""
+    """Yield events. For one consumer task."""
     yield f"retry: {AGAIN_MS}\n\n".encode()
     if not _free.acquire(blocking=False):
         yield problem(f"{MOST} logs are being followed already; close one of them.")
@@ -46,7 +45,7 @@ async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes
 
 
 class _Pump:
-    """Carries lines from a thread, which may block, to the loop."""
+    """Moves lines from a blocking thread to the event loop."""
 
     def __init__(self, lines: Lines, loop: asyncio.AbstractEventLoop) -> None:
         self.stop = threading.Event()
@@ -56,7 +55,7 @@ class _Pump:
         threading.Thread(target=self._run, args=(lines,), name="log", daemon=True).start()
 
     async def batches(self, seconds: float) -> AsyncIterator[list[LogLine]]:
-        """Until the log ends or the time is up, whoever reads how slowly."""
+        """Yield batches until the log ends or `seconds` have passed, also for slow clients."""
         end = self._loop.time() + seconds
         ended = False
         while not ended and (left := end - self._loop.time()) > 0:
@@ -79,11 +78,11 @@ class _Pump:
         self._put(None)
 
     def _put(self, line: LogLine | None) -> bool:
-        """False when nobody reads any more."""
+        """Return False once the reader is gone."""
         put = self._queue.put(line)
         try:
             waiting = asyncio.run_coroutine_threadsafe(put, self._loop)
-        except RuntimeError:  # the loop has ended with its process
+        except RuntimeError:  # the loop was closed at process exit
             put.close()
             return False
         try:
@@ -101,5 +100,4 @@ def event(line: LogLine) -> bytes:
 
 
 def problem(text: str) -> bytes:
-    """Said in the log's place."""
     return f"event: problem\ndata: {json.dumps(text)}\n\n".encode()

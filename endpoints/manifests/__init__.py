@@ -1,1 +1,1 @@
-"""InferenceEndpointConfig objects: read and checked, made into endpoints, written out again."""
+"""InferenceEndpointConfig objects: validation, import and export."""

@@ -1,7 +1,6 @@
-"""What is accepted and yet worth a word: dead fields, traps, fields with a use in AWS only.
+"""Advisories on accepted manifests: fields without effect, pitfalls, AWS-only fields.
 
-Promises that every field which nothing is done for is named, so that nobody waits for it. Must not
-know Django.
+Every field without effect is listed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Text to objects and back: YAML or JSON, one document or many, as `kubectl` reads them.
+"""Parse and write YAML or JSON with one or more documents, as `kubectl` reads them.
 
-Promises plain JSON values only; a key given twice, an alias that multiplies, half of a surrogate
-pair or a number that is none (NaN) is refused with its line where YAML knows it. Knows no field.
+Yields plain JSON values only. Duplicate keys, alias bombs, lone surrogates and NaN are rejected,
+with the line where YAML provides it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DEEPEST = yaml_reader.MAX_DEPTH
 
 
 class _Dumper(yaml.SafeDumper):
-    """Nothing is written as an alias: people read it."""
+    """Writes no aliases, for readability."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
 
 
 def read(text: str) -> list[dict[str, Any]]:
-    """The objects in a text (those of a List one by one), or `SpecErrors`."""
+    """Return the objects of a text, with the items of a List. Raise SpecErrors."""
     try:
         found = yaml_reader.read_documents(text)
     except YamlError as error:
@@ -40,7 +40,6 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 def checked(found: list[Any]) -> list[dict[str, Any]]:
-    """Of values somebody else has parsed: the same promise."""
     _plain(found)
     objects = [item for document in found for item in _items(document)]
     if not objects:
@@ -49,7 +48,6 @@ def checked(found: list[Any]) -> list[dict[str, Any]]:
 
 
 def written(*objects: dict[str, Any]) -> str:
-    """As YAML, keys in their order."""
     return "---\n".join(
         yaml.dump(item, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
         for item in objects
@@ -67,7 +65,7 @@ def _items(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _plain(found: list[Any]) -> None:
-    """Refuse what JSON does not hold, and more values than a text may have."""
+    """Reject values outside JSON, and more values than allowed."""
     left = _MOST_VALUES
     stack = [(item, 0) for item in found]
     while stack:

@@ -1,8 +1,7 @@
-"""An endpoint as an InferenceEndpointConfig.
+"""Export an endpoint as an InferenceEndpointConfig.
 
-Promises that what was imported and not changed since comes out as it went in, and that whatever
-comes out is read back as the very same fields: what no field of the manifest can say is said by
-annotations, found out by reading the result before it is handed out. Must not know Django.
+An unchanged import is exported unchanged. The result is read back before it is returned; fields
+that come out differently are written as annotations.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from endpoints.spec.fields import BY_PATH, FIELDS
 Flat = dict[str, Any]
 _NOT_IN_IT = frozenset({"manifest", "placement.cluster"})
 _FOLLOWS = {"resources.memory_gib"}
-"""Read from what the object says of all memory, less L1: right once L1 is said."""
+"""Derived from total memory minus L1, so correct once L1 is set."""
 
 
 def manifest(spec: EndpointSpec, image: str = "") -> dict[str, Any]:
-    """The object. `image` is the installation's own, for workers which name none."""
+    """Return the object. `image`: the installation's worker image, for workers without one."""
     whole = copy.deepcopy(spec.manifest) if spec.manifest else skeleton(spec, image)
     wanted = _comparable(spec.flat())
     differing = _differing(whole, wanted)
@@ -55,7 +54,9 @@ def _namespace(whole: dict[str, Any], namespace: str) -> None:
 
 
 def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
-    """A block which the schema would refuse stays as it was: an annotation says it then."""
+    """Write a block; keep the previous one if the schema rejects the result (an annotation holds
+    the value).
+    """
     before = copy.deepcopy(whole["spec"])
     write(whole["spec"], wanted)
     try:
@@ -65,7 +66,6 @@ def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
 
 
 def _forget(whole: dict[str, Any], paths: set[str]) -> None:
-    """Annotations which said otherwise."""
     given = whole["metadata"].get("annotations")
     if given:
         for path in paths:
@@ -75,14 +75,13 @@ def _forget(whole: dict[str, Any], paths: set[str]) -> None:
 
 
 def _differing(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
-    """Fields which are read otherwise than they are wanted."""
     defaults = {field.path: field.default for field in FIELDS}
     found = _comparable(defaults | read_flat(objects.read(whole)))
     return {path for path in wanted if found[path] != wanted[path]}
 
 
 def _comparable(values: Mapping[str, Any]) -> Flat:
-    """As a spec holds them: a list for a tuple, a float for a whole number."""
+    """Normalise values to a spec's types: tuples to lists, whole numbers to floats."""
     found = {}
     for path, value in values.items():
         if path in _NOT_IN_IT:

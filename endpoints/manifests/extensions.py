@@ -1,8 +1,7 @@
-"""Fields of an endpoint which an InferenceEndpointConfig has no place for: annotations.
+"""Annotations for endpoint fields that an InferenceEndpointConfig has no place for.
 
-`emberline.dev/cache.l1.size_gib: "4"` says the field of that path; texts as they are, all else as
-JSON. Promises that every field can be said so, and that an object stays portable: others ignore
-annotations. Must not know Django.
+`emberline.dev/cache.l1.size_gib: "4"` sets the field of that path; texts are literal, other values
+JSON. Every field can be set; other controllers ignore the annotations.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from endpoints.spec.fields import BY_PATH
 PREFIX: Final = "emberline.dev/"
 ADOPT: Final = f"{PREFIX}adopt"
 CONTROL: Final = frozenset({ADOPT, f"{PREFIX}paused"})
-"""Words to whoever follows the object, not fields of the endpoint."""
+"""Annotations for the controller, not endpoint fields."""
 _ELSEWHERE: Final = frozenset({"manifest", "placement.cluster", "placement.namespace"})
 
 
@@ -28,12 +27,11 @@ def key_of(path: str) -> str:
 
 
 def place_of(path: str) -> str:
-    """Where in the object the annotation is."""
     return f"metadata.annotations[{key_of(path)}]"
 
 
 def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Values by the path of their field; those that `problems` speaks of are left out."""
+    """Return values by field path, without those rejected by `problems`."""
     found = {}
     for key, text in annotations.items():
         path = key.removeprefix(PREFIX)
@@ -45,7 +43,7 @@ def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
-    """Ours which are no field, or which hold no value of one."""
+    """Yield errors for our annotations with an unknown field or an invalid value."""
     for key, text in annotations.items():
         if not key.startswith(PREFIX) or key in CONTROL:
             continue
@@ -64,7 +62,6 @@ def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 def text_of(path: str, value: Any) -> str:
-    """What `fields` reads back as the value."""
     return value if BY_PATH[path].kind is str else json.dumps(value, sort_keys=True)
 
 

@@ -1,7 +1,4 @@
-"""Where in an object a field of the endpoint is said, for refusals which speak of fields.
-
-Must not know Django.
-"""
+"""Map endpoint fields to paths in a manifest, for error messages."""
 
 from __future__ import annotations
 
@@ -89,7 +86,6 @@ _NOT_PLACED = ("placement.cluster", "")
 
 
 def in_object(error: FieldError, manifest: Manifest) -> FieldError:
-    """The refusal of a field, as one of the object."""
     path = error.field
     if path in _NOT_PLACED:
         return error

@@ -1,8 +1,7 @@
-"""An InferenceEndpointConfig as the fields of an endpoint.
+"""Import an InferenceEndpointConfig as endpoint fields.
 
-Promises that equal objects make equal fields, that the whole object is kept beside them, and that
-an annotation `emberline.dev/FIELD` wins over what the object says otherwise. What is refused, and
-what is only worth a note, is in `rules`. Must not know Django or a cluster.
+Equal objects give equal fields; the whole object is stored with them. An annotation
+`emberline.dev/FIELD` overrides the object's own field. Errors and advisories are in `rules`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from endpoints.spec.endpoint_spec import nest
 Flat = dict[str, Any]
 LONGEST_NAME = 40
 DEADLINE_S = 3600
-"""The manifest's own default."""
+"""Default of the manifest's schema."""
 _SOURCES = {"s3": "s3", "fsx": "fsx", "huggingface": "huggingface", "kubernetesVolume": "pvc"}
 _PERIODS = (
     ("minReplicaCount", "scaling.min"),
@@ -33,12 +32,11 @@ _PERIODS = (
 
 
 def data(manifest: Manifest) -> dict[str, Any]:
-    """What `actions.create` takes: the fields which the object says, nested."""
     return nest(flat(manifest) | {"manifest": dict(manifest.whole)})
 
 
 def flat(manifest: Manifest) -> Flat:
-    """The fields by path, `manifest` and the cluster apart."""
+    """Return the fields by path, without `manifest` and the cluster."""
     said = extensions.fields(manifest.annotations)
     if manifest.kind != schemas.KIND:
         found = jumpstart.fields(manifest)
@@ -51,13 +49,12 @@ def flat(manifest: Manifest) -> Flat:
 
 
 def name_of(manifest: Manifest) -> str:
-    """The object's own where an endpoint can have it, else one that reads like it."""
     given = manifest.name or str(manifest.spec.get("endpointName", ""))
     return short_name(given)
 
 
 def short_name(given: str) -> str:
-    """Up to 40 characters, beginning with a letter; what is cut off is told apart by a mark."""
+    """Return at most 40 characters starting with a letter; a truncated name gets a hash suffix."""
     name = re.sub(r"[^a-z0-9-]+", "-", given.lower()).strip("-")
     if not name or not name[0].isalpha():
         name = f"e-{name}".rstrip("-")
@@ -116,7 +113,6 @@ def _source(spec: Mapping[str, Any]) -> Flat:
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """The claim behind the volume which `modelVolumeMount` names, "" if there is none."""
     wanted = spec["worker"]["modelVolumeMount"]["name"]
     for volume in (spec.get("kubernetes") or {}).get("volumes") or []:
         if volume["name"] == wanted:
@@ -125,7 +121,6 @@ def claim_of(spec: Mapping[str, Any]) -> str:
 
 
 def _cache(spec: Mapping[str, Any]) -> Flat:
-    """Of other servers than vLLM nothing can be kept."""
     given = spec.get("kvCacheSpec") or {}
     if not worker.serves_vllm(spec["worker"]):
         return {"cache.l1.enabled": False, "cache.l2.enabled": False}
@@ -186,7 +181,7 @@ def _monitoring(given: Mapping[str, Any]) -> Flat:
 
 
 def _kubernetes(spec: Mapping[str, Any]) -> Flat:
-    """The volume of a claim's model is mounted by the source already."""
+    """Return native pod fields, without the model claim's volume, which the source mounts."""
     given = spec.get("kubernetes") or {}
     taken = spec["worker"]["modelVolumeMount"]["name"] if claim_of(spec) else None
     found: Flat = {}

@@ -1,8 +1,7 @@
-"""JumpStartModel (once ModelDeployment) as far as it can be had outside AWS.
+"""JumpStartModel (formerly ModelDeployment), as far as supported outside AWS.
 
-Its weights lie in a hub which only AWS's own operator reads. Promises not to guess where else they
-are: a few models are known by their publisher's name, and this is said; for all others an
-annotation must say it. Must not know Django.
+Weights are in a hub readable by AWS's operator only. A few models map to their publisher's
+repository, with an advisory; all others need an annotation.
 """
 
 from __future__ import annotations

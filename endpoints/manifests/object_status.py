@@ -1,8 +1,7 @@
-"""The status of an InferenceEndpointConfig, from how its endpoint is doing.
+"""Status of an InferenceEndpointConfig, computed from its endpoint.
 
-Promises only fields and words which the published definition has (and `url`, which ours adds), and
-that a status which says the same as before is equal to it, times and all: nothing is then written.
-Must not know Django.
+Uses only fields and values of the published definition (and `url`, which ours adds). An unchanged
+status compares equal including its times, so that nothing is written.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ _LONGEST = 4000
 
 @dataclass(frozen=True, slots=True)
 class EndpointSummary:
-    """An endpoint, if there is one yet (`phase` ""). `refused`: why the object as it is now is not
-    what is wanted of it. `generation` is that of the object which was last applied. `departed`: why
-    the endpoint is not as that object said, "" where it is."""
+    """An endpoint's state; `phase` "" if it does not exist yet. `refused`: why the present object
+    was rejected. `generation`: that of the object last applied. `departed`: why the endpoint
+    differs from that object, "" if it does not.
+    """
 
     refused: str = ""
     refused_reason: str = ""
@@ -51,7 +51,7 @@ class EndpointSummary:
 
 
 def status(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """`now` in RFC 3339; used only for what changes."""
+    """Return the status. `now` (RFC 3339) is used only for what changes."""
     found: dict[str, Any] = {
         "state": _state(seen),
         "replicas": seen.replicas,
@@ -104,7 +104,6 @@ def _condition(
     earlier: Mapping[str, Mapping[str, Any]],
     now: str,
 ) -> dict[str, Any]:
-    """The time is that of the last change between true and false, as Kubernetes has it."""
     word = "True" if true else "False"
     then = earlier.get(kind) or {}
     since = then.get("lastTransitionTime", now) if then.get("status") == word else now

@@ -1,7 +1,7 @@
-"""One object out of a document: its kind, its names, its spec. Must not know Django.
+"""Parse and validate one manifest object, and advisories on it.
 
-Promises that an object which comes back fits the schema of its version (with what Emberline
-relaxes), and that what the API server adds to an object (status, uid, managed fields) is left out.
+A returned object fits its version's schema (with Emberline's relaxations), without fields that the
+API server adds (status, uid, managed fields).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SERVERS_OWN: Final = (
     "uid",
 )
 FINALIZER: Final = "emberline.dev/endpoint"
-"""On objects which are followed: they go after their endpoint."""
+"""Set on followed objects, so that their endpoint is deleted first."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerReferences")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -37,7 +37,7 @@ _PLACEHOLDER = re.compile(r"<PLACEHOLDER_\w+>|<YOUR[-_ ]\w+>")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An object which fits its schema. `whole` is it all, as it was given, without the server's."""
+    """A validated object. `whole`: the complete input without server-side fields."""
 
     kind: str
     version: str
@@ -53,12 +53,11 @@ class Manifest:
 
 
 def is_manifest(document: Mapping[str, Any]) -> bool:
-    """Else it is an endpoint in the console's own words."""
+    """Return False for endpoints in the console's own format."""
     return "apiVersion" in document or "kind" in document
 
 
 def read(document: Mapping[str, Any]) -> Manifest:
-    """The object, or `SpecErrors` with all that is wrong with its shape."""
     errors = list(_kind(document))
     if errors:
         raise SpecErrors(errors)
@@ -87,7 +86,6 @@ def read(document: Mapping[str, Any]) -> Manifest:
 
 
 def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what the API server and `kubectl` add: as somebody wrote it."""
     whole = {key: value for key, value in document.items() if key != "status"}
     metadata = {key: value for key, value in document["metadata"].items() if key not in SERVERS_OWN}
     kept = [one for one in metadata.get("finalizers") or [] if one != FINALIZER]
@@ -104,7 +102,6 @@ def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placeholders(value: Any, path: str) -> Iterator[FieldError]:
-    """Texts of published samples which somebody has to fill in."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from placeholders(item, f"{path}.{key}")
@@ -136,7 +133,6 @@ def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _named(document: Mapping[str, Any]) -> Iterator[FieldError]:
-    """A name of its own, or (in a file only) that of its endpoint."""
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return
@@ -183,7 +179,7 @@ def _texts(value: Any, path: str) -> Iterator[FieldError]:
 
 
 class NoteMark(StrEnum):
-    """`KEPT`: stays in the manifest, and nothing is done for it here."""
+    """`KEPT`: stored in the manifest, without effect."""
 
     WARNING = "warning"
     KEPT = "kept"
@@ -191,8 +187,6 @@ class NoteMark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`code` is stable; `path` is that of the object."""
-
     path: str
     code: str
     message: str

@@ -1,7 +1,7 @@
-"""What an InferenceEndpointConfig must hold together across fields: the schema cannot say it.
+"""Rules of an InferenceEndpointConfig across fields, beyond the schema.
 
-Promises every refusal at once, with the path in the object. Knows what the published webhook and
-command line refuse, and what an endpoint could not mean. Must not know Django.
+All errors are returned at once with their paths. Covers what the published webhook and CLI reject,
+and what has no meaning for an endpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _SOURCE = "spec.modelSourceConfig"
 
 
 def errors(manifest: Manifest) -> list[FieldError]:
-    """All of them; empty when the object can be an endpoint as far as the object alone tells."""
     found = list(extensions.problems(manifest.annotations))
     if manifest.kind != schemas.KIND:
         return [*found, *jumpstart.errors(manifest)]
@@ -175,7 +174,6 @@ def _resources(spec: Spec) -> Found:
 
 
 def _equal_gpus(given: Spec, path: str) -> Found:
-    """Kubernetes takes no other: a device is not shared."""
     requests, limits = given.get("requests") or {}, given.get("limits") or {}
     for name in sorted(set(requests) | set(limits)):
         if "/" not in name:

@@ -1,4 +1,4 @@
-"""Which kinds of object are read, and the schema of each version. Must not know Django."""
+"""Supported kinds and the schemas of their versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUP: Final = "inference.sagemaker.aws.amazon.com"
 KIND: Final = "InferenceEndpointConfig"
 JUMPSTART: Final = "JumpStartModel"
 OLD_JUMPSTART: Final = "ModelDeployment"
-"""What JumpStartModel was called in the first samples; it has the same fields."""
+"""Name of JumpStartModel in early samples, with the same fields."""
 VERSIONS: Final = ("v1", "v1alpha1")
 PLURAL: Final = "inferenceendpointconfigs"
 
@@ -32,7 +32,7 @@ def known(kind: str, version: str) -> bool:
 
 
 def spec_schema(kind: str, version: str) -> dict[str, Any]:
-    """Of `spec`. Shared between callers: not to be changed."""
+    """Return the schema of `spec`. Shared between callers: do not modify."""
     return _file(_FILES[kind, version])["spec"]
 
 
@@ -82,7 +82,6 @@ _COLUMNS = (
 
 
 def definition() -> dict[str, Any]:
-    """The object to apply."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -103,7 +102,7 @@ def definition() -> dict[str, Any]:
 
 @cache
 def relaxed_spec(kind: str, version: str) -> dict[str, Any]:
-    """The schema of `spec` which is asked for. Shared between callers: not to be changed."""
+    """Return the relaxed schema of `spec`. Shared between callers: do not modify."""
     schema = copy.deepcopy(spec_schema(kind, version))
     _relax(schema)
     return schema

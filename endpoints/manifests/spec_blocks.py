@@ -1,8 +1,7 @@
-"""Fields of an endpoint written into the `spec` of an InferenceEndpointConfig, block by block.
+"""Write endpoint fields into the `spec` of an InferenceEndpointConfig, block by block.
 
-Each writer changes its block only, and keeps in it what it has no word for. It need not be perfect:
-`exporting` reads the result again and says by annotation what came out otherwise. Must not know
-Django.
+Each writer changes its own block and keeps unknown fields in it. `exporter` reads the result back
+and adds annotations for differences, so that writers may be incomplete.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ _TRIGGERS = (
 
 
 def skeleton(spec: EndpointSpec, image: str) -> Object:
-    """The least object of the kind: what it requires."""
     return {
         "apiVersion": f"{schemas.GROUP}/v1",
         "kind": schemas.KIND,
@@ -68,7 +66,7 @@ def _hub_name(spec: EndpointSpec) -> str:
 
 
 def put(place: Object, name: str, value: Any, default: Any = None) -> None:
-    """A value which is not said today stays unsaid where the default says it."""
+    """Set the value; leave a missing field unset if the default equals the value."""
     if name not in place and value == default:
         return
     if value in ("", None, [], {}):
@@ -119,7 +117,6 @@ def _source(spec: Object, wanted: Flat) -> None:
 
 
 def _kind_of_source(source: Object, kind: str, block: str) -> None:
-    """The blocks of other sources go when the source changes."""
     if source["modelSourceType"] != kind:
         for other in ("s3Storage", "fsxStorage", "huggingFaceModel"):
             if other != block:
@@ -163,7 +160,6 @@ def _routing(spec: Object, wanted: Flat) -> None:
 
 
 def _completions(spec: Object) -> None:
-    """kvaware wants such a path."""
     if not str(spec.get("invocationEndpoint", "")).rstrip("/").endswith("completions"):
         spec["invocationEndpoint"] = "v1/chat/completions"
 
@@ -240,7 +236,7 @@ def _variables(spec: Object, wanted: Flat) -> None:
 
 
 def _resources(spec: Object, wanted: Flat) -> None:
-    """A manifest's memory holds L1."""
+    """Write resources; a manifest's memory includes L1."""
     l1 = wanted["cache.l1.size_gib"] if wanted["cache.l1.enabled"] else 0
     further = wanted["pod.resources"]
     requests = {
@@ -276,7 +272,6 @@ Writer = Callable[[Object, Flat], None]
 
 
 def _paths(*names: str) -> frozenset[str]:
-    """Fields, and whole sections by their name with a dot."""
     return frozenset(
         path
         for path in BY_PATH

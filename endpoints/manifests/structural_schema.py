@@ -1,8 +1,8 @@
-"""A value held against a structural schema, as an API server would hold it, with better words.
+"""Validate a value against a structural schema, with clearer messages than the API server's.
 
-Promises every problem at once, each with its path, and that whoever passes here also passes the
-API server's own check of the same schema; fields the schema does not know are refused (the server
-would silently drop them). Knows the part of OpenAPI which custom resources use, and no manifest.
+All errors are returned at once with their paths. A value that passes also passes the API server's
+check; unknown fields, which the server drops silently, are errors. Supports the subset of OpenAPI
+used by custom resources.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
 }
 _RANGES = {"int32": 2**31, "int64": 2**63}
-# What may hold a secret is not repeated in a refusal, which people see and logs keep.
+# Errors are displayed and logged: omit values that may be secrets.
 _SECRET = re.compile(r"environmentVariables\[|\.env\[|customHeaders|httpHeaders")
 _LONGEST_SHOWN = 120
 _UNQUOTED = {
@@ -38,7 +38,6 @@ _NOTHING = re.compile(r"(?!)")
 
 
 def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    """All that is wrong with the value; nothing when it fits."""
     problem = _type_problem(value, schema, path)
     if problem is not None:
         yield problem
@@ -52,7 +51,6 @@ def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def refused(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
-    """With the value as far as it may be shown."""
     return FieldError(path, _shown(path, value), message, remedy, code)
 
 
@@ -72,7 +70,9 @@ def _type_problem(value: Any, schema: Schema, path: str) -> FieldError | None:
 
 
 def _retyped(value: Any, wanted: str) -> str:
-    """YAML's own traps: an unquoted number or yes where text is wanted, and the reverse."""
+    """Return a hint on YAML typing: unquoted numbers or yes where text is expected, and the
+    reverse.
+    """
     if wanted == "string" and isinstance(value, bool | int | float):
         return "Put it between quotes."
     if isinstance(value, str) and _UNQUOTED.get(wanted, _NOTHING).fullmatch(value):
@@ -178,7 +178,7 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """As Go reads it: digits are ASCII, and $ is the very end of the text."""
+    """Compile with Go's semantics: ASCII digits, $ matches only at the end of the text."""
     return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern), re.ASCII)
 
 

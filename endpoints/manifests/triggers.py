@@ -1,7 +1,7 @@
-"""Triggers of an autoScalingSpec as KEDA writes them, and back. Must not know Django.
+"""Convert triggers of an autoScalingSpec to KEDA's format and back.
 
-Promises that what comes back from KEDA's form is what went in, defaults aside; triggers of other
-kinds than the two which the manifest knows have no way back (`manifest_of` answers None).
+A round trip is lossless except for defaults. `manifest_of` returns None for trigger types that the
+manifest does not support.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CLOUDWATCH, PROMETHEUS = "aws-cloudwatch", "prometheus"
 Trigger = dict[str, Any]
 _METRIC_TYPES = {"Average": "AverageValue", "Value": "Value"}
 _BACK = {keda: ours for ours, keda in _METRIC_TYPES.items()}
-# The manifest's field, KEDA's word for it, the manifest's default (None: left out where absent).
+# Manifest field, KEDA field, manifest default (None: omitted if absent).
 _CLOUDWATCH: tuple[tuple[str, str, Any], ...] = (
     ("namespace", "namespace", None),
     ("metricName", "metricName", None),
@@ -44,7 +44,6 @@ _NUMBERS = frozenset(
 
 
 def of_manifest(scaling: Mapping[str, Any], region: str) -> list[Trigger]:
-    """All triggers of an autoScalingSpec; a list wins over its single sibling."""
     found = [_cloudwatch(item, region) for item in listed(scaling, "cloudWatchTrigger")]
     return found + [_prometheus(item) for item in listed(scaling, "prometheusTrigger")]
 
@@ -57,7 +56,7 @@ def listed(scaling: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def manifest_of(triggers: list[Trigger]) -> dict[str, Any] | None:
-    """The part of an autoScalingSpec which says them, or None when it cannot."""
+    """Return the autoScalingSpec fields, None if they cannot express the triggers."""
     clouds: list[Trigger] = []
     proms: list[Trigger] = []
     for trigger in triggers:

@@ -1,7 +1,7 @@
-"""The block `worker` as fields of an endpoint: image, arguments, variables, resources, probes.
+"""Convert the `worker` block to endpoint fields: image, arguments, variables, resources, probes.
 
-Promises that nothing given is dropped in silence: what has no field stays in Kubernetes' own words,
-and an argument is left out only where it says what Emberline says anyway. Must not know Django.
+Values without a field are kept in their Kubernetes form. Arguments are dropped only if they equal
+what Emberline sets anyway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCALES = {
 
 
 def number(value: Any) -> float | None:
-    """None for what is no quantity."""
+    """Parse a Kubernetes quantity; None if invalid."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -57,7 +57,7 @@ def memory_text(size_gib: float) -> str:
 GPU = "nvidia.com/gpu"
 MOUNT = "/opt/ml/model"
 LMCACHE_L1_GIB = 5.0
-"""What LMCache gives L1 when nobody says how much."""
+"""LMCache's default L1 size."""
 _L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
 _VLLM_STARTS = (
     ("vllm", "serve"),
@@ -70,7 +70,7 @@ Flat = dict[str, Any]
 
 
 def serves_vllm(worker: Mapping[str, Any]) -> bool:
-    """Only vLLM has a cache to keep and events to route by."""
+    """Return whether the server is vLLM, the only one with KV cache and KV events."""
     command = tuple(worker.get("command") or ())
     return bool(_VLLM_IMAGE.search(worker["image"])) or any(
         command[: len(start)] == start for start in _VLLM_STARTS
@@ -78,7 +78,6 @@ def serves_vllm(worker: Mapping[str, Any]) -> bool:
 
 
 def fields(worker: Mapping[str, Any], model: str) -> Flat:
-    """All but resources and L1, which depend on each other: see `sizes`."""
     mount = worker["modelVolumeMount"].get("mountPath", MOUNT)
     port = worker["modelInvocationPort"]["containerPort"]
     variables = worker.get("environmentVariables") or []
@@ -110,13 +109,11 @@ def limits(given: Mapping[str, Any] | None) -> Flat:
 
 
 def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
-    """Ours where it is what we start ourselves."""
     command = tuple(worker.get("command") or ())
     return () if command in _VLLM_STARTS else command
 
 
 def arguments(given: list[str], mount: str, port: int, model: str) -> list[str]:
-    """Without those which only repeat what other fields say."""
     items = list(given)
     if items[:1] == ["serve"]:
         del items[0]
@@ -159,9 +156,10 @@ def _is_model(text: str, mount: str, model: str) -> bool:
 
 
 def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat:
-    """Processors, memory, GPUs and L1 of a worker. The memory of a manifest holds L1, ours does
-    not; what else a manifest says of resources goes over what is rendered. `l1` is what somebody
-    said of its size, None for nobody."""
+    """Return CPU, memory, GPU and L1 fields of a worker. A manifest's memory includes L1, ours does
+    not. Other resources override the rendered ones. `l1` is the explicit L1 size (GiB), None if
+    unset.
+    """
     given = worker["resources"]
     requests, limit = given.get("requests") or {}, given.get("limits") or {}
     found: Flat = {"resources.gpus": int(number(limit.get(GPU, requests.get(GPU, 0))) or 0)}
@@ -179,8 +177,9 @@ def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat
 
 
 def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
-    """As LMCache's variable says, else as LMCache does, but at most a quarter of the memory. None
-    where nothing says how large a worker is: then it is as the installation has it."""
+    """Return LMCache's configured size, else LMCache's default but at most a quarter of the memory.
+    None without a memory size: the installation's default applies.
+    """
     for variable in worker.get("environmentVariables") or []:
         said = number(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
         if said is not None and said > 0 and (memory is None or said < memory):
@@ -193,7 +192,7 @@ def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
 def _further(
     given: Mapping[str, Any], requests: Mapping[str, Any], limit: Mapping[str, Any]
 ) -> Flat:
-    """What is rendered from our own fields is left out, so that these can be changed later."""
+    """Return the resources not rendered from our own fields, so that those stay editable."""
     further: Flat = {}
     more = {name: value for name, value in requests.items() if name not in ("cpu", "memory", GPU)}
     capped = {name: value for name, value in limit.items() if name not in ("memory", GPU)}

@@ -1,22 +1,24 @@
-"""The head of an endpoint's pages: what it is, how it is, and since when nobody has looked.
-
-Promises no query beyond the endpoint and its status. Must not know requests.
-"""
+"""Helpers of endpoint pages: lookup by name, and the page head without further queries."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
 from endpoints.models import Endpoint
+from endpoints.refusals import NotFoundError
 
 UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
 STALE_S = 90
-"""Every endpoint is looked at at least twice in this time while the console's worker lives."""
+"""At least two reconcile intervals of a running console worker."""
+# int() raises for thousands of digits.
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})
 
 
@@ -34,12 +36,25 @@ def head_context(endpoint: Endpoint, *, brief: bool = False) -> dict[str, Any]:
 
 
 def poll_s(endpoint: Endpoint) -> int:
-    """How often a page asks again: what moves, more often."""
+    """Return the polling interval (s), shorter during transitions."""
     settled = endpoint.shown_phase in SETTLED and endpoint.current
     return SETTLED_POLL_S if settled else UNSETTLED_POLL_S
 
 
 def is_stale(endpoint: Endpoint) -> bool:
-    """Nobody has looked for so long that what is shown may no longer be so."""
+    """Return whether the last observation is overdue."""
     seen_s = (timezone.now() - endpoint.status.updated_at).total_seconds()
     return seen_s > STALE_S
+
+
+def found(name: str) -> Endpoint:
+    try:
+        return selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None
+
+
+def generation_of(request: HttpRequest) -> int | None:
+    """Return the generation shown on the page; None disables the check."""
+    text = request.POST.get("generation", "")
+    return int(text) if WHOLE.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""What ties endpoints to cache tiers: who uses one, and whom to tell when it moves."""
+"""Endpoints that use cache tiers, and their nudge when a tier changes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from typing import Any
 from cachetier import selectors as cachetiers
 from cachetier import signals
 from cachetier.signals import tier_changed
-from console.claims import mark_due
-from endpoints import selectors
-from endpoints.models import EndpointStatus
-from endpoints.tasks import reconcile_endpoint
+from endpoints import actions, selectors
 
 
 def connect() -> None:
-    """Called once, when the application is ready."""
     signals.register(users)
     tier_changed.connect(look_again, dispatch_uid="endpoints.placement.cache_tiers")
 
 
 def users() -> dict[str, list[str]]:
-    """Endpoints by the tier they want."""
     found: dict[str, list[str]] = {}
     for endpoint in selectors.on_cache_tier():
         found.setdefault(endpoint.parsed.cache.l2.tier, []).append(f"endpoint {endpoint.name}")
@@ -28,16 +23,12 @@ def users() -> dict[str, list[str]]:
 
 
 def look_again(tier: str, **_facts: Any) -> None:
-    """Nudge the endpoints which use the tier; the sweep would find them seconds later."""
     for endpoint in selectors.on_cache_tier():
-        if endpoint.parsed.cache.l2.tier != tier:
-            continue
-        mark_due(EndpointStatus, str(endpoint.pk))
-        reconcile_endpoint.nudge(str(endpoint.pk))
+        if endpoint.parsed.cache.l2.tier == tier:
+            actions.nudge(endpoint)
 
 
 def shown(name: str) -> dict[str, Any] | None:
-    """A tier on the page of an endpoint which uses it; None while there is none of that name."""
     tier = cachetiers.get(name)
     if tier is None:
         return None

@@ -1,12 +1,12 @@
-"""Looks up the model and the machines of a spec, and judges each.
+"""Capacity check of a spec: find the model's shape and the machines, and evaluate each.
 
-Promises one short look (a model's config on this disk, the catalogue in one query) and no
-exception: what is not known is said so.
+Reads a local config file and the catalogue (one query). Never raises; unknown values are reported.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ from console.clusters import selectors as clusters
 from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
-from endpoints.placement import installation as machine
+from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError
-from endpoints.workload.worker_pod import gpu_resource
+from endpoints.spec.gpus import gpu_resource
 
 LARGEST_CONFIG = 1_000_000
 _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}
@@ -28,7 +28,7 @@ _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerd
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """`machine` is the instance type's name, "this machine", or "" where it is not known."""
+    """`machine`: name of the instance type, "this machine", or "" if unknown."""
 
     machine: str
     price_usd_hour: float | None
@@ -37,8 +37,9 @@ class MachineFit:
 
 @dataclass(frozen=True, slots=True)
 class RouterCapacity:
-    """What the routers of an endpoint request together. `usd_hour`: their share of the preferred
-    machine, None where its price or size is not known."""
+    """Total requests of an endpoint's routers. `usd_hour`: their share of the preferred machine's
+    price, None if its price or size is unknown.
+    """
 
     replicas: int
     cpus: float
@@ -48,8 +49,9 @@ class RouterCapacity:
 
 @dataclass(frozen=True, slots=True)
 class CapacityReport:
-    """`judged` in the order of preference; `best` is the kindest of them. `routers` None: they run
-    on this machine."""
+    """`judged` in order of preference; `best` is the most favourable. `routers`: None on this
+    machine.
+    """
 
     model: str
     params: int
@@ -58,7 +60,6 @@ class CapacityReport:
 
     @property
     def size(self) -> str:
-        """Such as "8.03 billion parameters"; "" where the shape is not known."""
         if not self.params:
             return ""
         billions = self.params / 1e9
@@ -72,7 +73,7 @@ class CapacityReport:
 
 
 def look(spec: EndpointSpec) -> CapacityReport:
-    # An absolute path is one of the pods' image, not of this machine.
+    # An absolute path is in the pods' image, not on this machine.
     in_image = spec.on_cluster and spec.model.startswith("/")
     shape = None if in_image else model_shape(spec.model)
     wanted = requirements.wish(spec)
@@ -100,9 +101,8 @@ def _routers(
 
 
 def refusals(spec: EndpointSpec) -> list[FieldError]:
-    """Why no machine it may run on would hold it; empty while one would, or nobody can say.
-
-    Only for a cluster: on this machine a person can see the worker fail, and try.
+    """Return why the model fits on none of the allowed machines; empty if it may fit on one. For
+    clusters only: on this machine the worker's failure is visible at once.
     """
     if not spec.placement.cluster or spec.simulated:
         return []
@@ -122,8 +122,7 @@ def refusals(spec: EndpointSpec) -> list[FieldError]:
 
 
 def model_shape(model: str) -> ModelShape | None:
-    """From its files on this machine, else from its published name."""
-    location = machine.model_location(model)
+    location = installation.model_location(model)
     if location.startswith("/"):
         found = _read(Path(location))
         if found is not None:
@@ -156,8 +155,9 @@ def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]
 
 
 def _pools(spec: EndpointSpec) -> dict[str, Machine]:
-    """The cluster's own nodes, as they say themselves; only those with GPUs when GPUs are asked
-    for. One whose GPUs do not tell their memory is left to the catalogue."""
+    """Return the cluster's node pools; only GPU pools if the spec requests GPUs. Pools without a
+    known GPU memory size are left to the catalogue.
+    """
     inventory = clusters.inventory(spec.placement.cluster)
     wants_gpus = gpu_resource(spec)[1] > 0
     return {
@@ -179,5 +179,11 @@ def _machine(one: Instance) -> Machine:
 
 
 def _this_machine() -> Machine:
-    context = machine.context()
-    return Machine("this machine", "", context.gpus, 0, context.memory_bytes, context.cpus)
+    return Machine(
+        name="this machine",
+        gpu="",
+        gpus=installation.worker_gpus(),
+        gpu_bytes=0,
+        host_bytes=installation.memory_bytes(),
+        cpus=os.cpu_count() or 1,
+    )

@@ -1,7 +1,6 @@
-"""What this machine and this installation offer, for the rules of a spec.
+"""Models, memory and GPUs of this machine, and paths of this installation.
 
-Promises a `Context` made fresh on each call: models may be prepared and memory be limited while
-the console runs.
+Read on each call: models and memory limits may change while the console runs.
 """
 
 from __future__ import annotations
@@ -14,16 +13,10 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
-from cachetier.selectors import tier_clusters, tier_names
 from cachetier.vllm_connector.settings import model_identity
-from console.clusters import selectors as clusters
 from console.core import confined_files
 from console.core.confined_files import FileRefused
-from console.core.grants import Grant
-from endpoints.models import Endpoint
-from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.rules import Context
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_spec import Installation
 
@@ -31,86 +24,23 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 DEMO_MODEL = "smollm2-135m-instruct"
 
 
-def context(
-    *, updating: str = "", grants: frozenset[Grant] = frozenset(), team: str = ""
-) -> Context:
-    """`updating` names the endpoint that is being changed, whose own name is not taken; `grants`
-    are what its `team` is allowed."""
-    from endpoints.placement.capacity_check import (
-        refusals,  # which itself asks this module about models
-    )
-
-    others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
-    return Context(
-        memory_bytes=memory_bytes(),
-        shared_memory_bytes=shared_memory_bytes(),
-        cpus=os.cpu_count() or 1,
-        # The local provisioner gives a replica no GPU of its own.
-        gpus=0 if settings.EMBERLINE.provisioner == "local" else gpus(),
-        models=models(),
-        other_names=frozenset(others),
-        tiers=frozenset(tier_names()),
-        folder_exists=os.path.isdir,
-        l2_file_refusal=l2_file_refusal,
-        l2_folder=str(settings.EMBERLINE.l2_secrets),
-        misfits=refusals,
-        defaults={
-            "engine": settings.EMBERLINE.workers,
-            "placement.cluster": clusters.default_cluster(),
-        },
-        clusters=frozenset(clusters.names()),
-        cluster=cluster_facts,
-        tier_clusters=tier_clusters(),
-        grants=grants,
-        team=team,
-        model_folder=is_model_folder,
-    )
-
-
-def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
-    """What `spec_rules.standing` needs: no look at the machine's size, nor at any cluster."""
-    return Context(
-        memory_bytes=0,
-        shared_memory_bytes=0,
-        cpus=0,
-        gpus=0,
-        models={},
-        l2_file_refusal=l2_file_refusal,
-        l2_folder=str(settings.EMBERLINE.l2_secrets),
-        grants=grants,
-        team=team,
-        model_folder=is_model_folder,
-    )
-
-
-def cluster_facts(name: str) -> ClusterFacts:
-    """What is known of a cluster since it was last looked at."""
-    found = clusters.inventory(name)
-    return ClusterFacts(
-        name=name,
-        capabilities=None if found is None else found.capabilities,
-        why_not=lambda capability: clusters.why_not(name, capability),
-        worker_image=bool(settings.EMBERLINE.worker_image),
-        engine_image=bool(settings.EMBERLINE.engine_image),
-        priority_classes=None if found is None else found.offers.priority_classes,
-    )
-
-
 def l2_file_refusal(path: str) -> FileRefused | None:
-    """Why a file that an endpoint names for its Redis cannot be used, None if it can."""
+    """Return why a Redis TLS file named by an endpoint cannot be used, None if it can."""
     return confined_files.refusal(path, settings.EMBERLINE.l2_secrets)
 
 
 def is_model_folder(path: str) -> bool:
-    """Whether a path leads, over whatever links, into the installation's folder of models."""
+    """Return whether the resolved path is inside the installation's model folder."""
     try:
         return Path(path).resolve().is_relative_to((settings.EMBERLINE.var / "models").resolve())
-    except (OSError, ValueError):  # a path longer than paths can be
+    except (OSError, ValueError):  # path too long
         return False
 
 
 def models() -> dict[str, str]:
-    """Names a user can choose, with their folder; "" for the demo's while it is not prepared."""
+    """Return the selectable models with their folders; "" for the demo model before its
+    preparation.
+    """
     root = settings.EMBERLINE.var / "models"
     found = {DEMO_MODEL: ""}
     for config in sorted(root.glob("*/config.json")):
@@ -119,12 +49,10 @@ def models() -> dict[str, str]:
 
 
 def model_location(model: str) -> str:
-    """What a worker is given: the folder of a known model, else the path or name itself."""
     return models().get(model) or model
 
 
 def memory_bytes() -> int:
-    """Of the machine, or of the container that encloses us if that is less."""
     total = int(psutil.virtual_memory().total)
     for limit in LIMIT_FILES:
         try:
@@ -137,7 +65,6 @@ def memory_bytes() -> int:
 
 
 def shared_memory_bytes() -> int:
-    """Size of the memory file system in which L1 lives."""
     try:
         facts = os.statvfs("/dev/shm")  # noqa: S108 (looked at, not written to)
     except OSError:
@@ -149,6 +76,11 @@ def gpus() -> int:
     return sum(
         path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*")
     )
+
+
+def worker_gpus() -> int:
+    """Return the GPUs for replicas; the local provisioner assigns none."""
+    return 0 if settings.EMBERLINE.provisioner == "local" else gpus()
 
 
 def installation(spec: EndpointSpec) -> Installation:
@@ -165,7 +97,7 @@ def installation(spec: EndpointSpec) -> Installation:
 
 
 def _in_images(spec: EndpointSpec) -> Installation:
-    """What is in a pod is where its image has it."""
+    """Return the paths inside the images, for pods."""
     source = model_source(spec)
     return Installation(
         python="python3",
@@ -184,7 +116,7 @@ def _identity(location: str, _age: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def _age(location: str) -> tuple[tuple[str, int, int], ...]:
-    """Changes with the files of a model's folder, so that the digest is read again only then."""
+    """Return a cache key that changes with the model's files."""
     folder = Path(location)
     if not location.startswith("/") or not folder.is_dir():
         return ()

@@ -1,7 +1,6 @@
-"""What a spec would run, shown before anything does: the workers' command, and their objects.
+"""Preview of a spec's workload: worker command and cluster objects. Read only, secrets redacted.
 
-Promises to touch nothing, and to hold no secret: where one would be, its place is marked. What the
-reconciler renders later differs in the address of L2 only, which is known once the tier serves.
+The reconciler's result differs only in the L2 address, which is known once the tier serves.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ LATER = "redis://address-of-the-cache-tier:6379"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`objects` are Kubernetes' own, for an endpoint on a cluster; `refused` says why there are
-    none."""
+    """`objects`: Kubernetes objects, on a cluster; `refused`: why there are none."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -38,7 +36,6 @@ class Preview:
 
 
 def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
-    """`refused`: why the viewer may not create it."""
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()
@@ -62,8 +59,7 @@ def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
 
 
 def workload_of(spec: EndpointSpec) -> WorkloadSpec:
-    """What its workers would be: two specs of one endpoint whose workloads are equal but for
-    `replicas` restart nothing."""
+    """Return the workload; workers restart only if it differs beyond `replicas`."""
     return worker_spec(spec, installation(spec), _l2(spec))
 
 

@@ -1,7 +1,6 @@
-"""Where an endpoint runs: the one place which turns its spec into a provisioner.
+"""Selection of an endpoint's provisioner, and the endpoints of a cluster, which block its removal.
 
-Promises a provisioner, or a ProvisionError which names the cluster that is not there; and that a
-cluster is told which endpoints use it, so that it is not removed under them.
+An unknown cluster raises ProvisionError.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 def connect() -> None:
-    """Called once, when the application is ready."""
     related_objects.register_usage(users)
 
 
 def users() -> dict[str, list[str]]:
-    """Endpoints by the cluster they are placed in, also those that are being deleted."""
     found: dict[str, list[str]] = {}
     default = clusters.default_cluster()
     for name, cluster in selectors.placed():

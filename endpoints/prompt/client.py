@@ -1,7 +1,7 @@
-"""The console as a caller: one prompt through an endpoint's router, with the console's own key.
+"""Client of an endpoint's router: sends one prompt with the console's own key.
 
-Promises a deadline on everything, an answer or a sentence saying why there is none (never an
-exception), and that neither the key nor the prompt reaches a log. Must not know Django.
+Every step has a deadline. Errors are returned as text, never raised; neither key nor prompt is
+logged.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ _LONGEST_LINE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """What to send, where. `key` stays out of `repr`; `pin` asks for one worker.
-
-    `messages`: a whole conversation in place of `prompt`, for `chat`. `fields` are further ones
-    of the body, `headers` further ones of the request.
+    """A prompt and its target. `key` is omitted from `repr`; `pin` selects a worker. `messages`: a
+    conversation instead of `prompt`, for `chat`. `fields` and `headers` are added to the request.
     """
 
     url: str
@@ -42,7 +40,7 @@ class PromptRequest:
 
 @dataclass(frozen=True, slots=True)
 class PromptAnswer:
-    """What came back. None where the server did not say; `error` is "" when all went well."""
+    """The response. None for values not reported; `error` is "" on success."""
 
     text: str = ""
     error: str = ""
@@ -56,7 +54,7 @@ class PromptAnswer:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
-    itl_s: float | None = None  # between two tokens, on average; None for one token or none
+    itl_s: float | None = None  # mean inter-token latency; None below two tokens
 
     @property
     def ok(self) -> bool:
@@ -64,12 +62,11 @@ class PromptAnswer:
 
 
 def ask(request: PromptRequest) -> PromptAnswer:
-    """Send it, read the stream to its end, measure."""
     started = time.monotonic()
     timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
     answer = PromptAnswer()
     try:
-        # No proxy of the environment may see the key.
+        # Environment proxies must not see the key.
         with (
             httpx.Client(timeout=timeout, trust_env=False) as client,
             client.stream(
@@ -91,7 +88,7 @@ def ask(request: PromptRequest) -> PromptAnswer:
 
 
 def prove(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
-    """One real token through the router: "" when it came, else why not."""
+    """Request one token through the router. Return "" on success, else the reason."""
     if not key:
         return "The console's own key of this endpoint is missing."
     answer = ask(PromptRequest(url, key, model, "Hello", max_tokens=1, deadline_s=deadline_s))
@@ -142,7 +139,7 @@ def described(response: httpx.Response) -> PromptAnswer:
 
 
 def _head(response: httpx.Response, end: float) -> bytes:
-    """The start of an error's body: enough for its message."""
+    """Return the start of an error body, enough for its message."""
     found = b""
     for part in response.iter_bytes():
         found += part
@@ -178,8 +175,9 @@ def _streamed(
 
 
 class EventLines:
-    """As `iter_lines`, with an empty one for each part that ends none, in bounded memory: so who
-    reads them looks at the clock with each part."""
+    """Iterate lines in bounded memory, with an empty line for each chunk that completes none, so
+    that the caller can check its deadline.
+    """
 
     def __init__(self) -> None:
         self._rest = ""
@@ -195,10 +193,10 @@ class EventLines:
 
 
 class AnswerReader:
-    """A stream of completions, line by line: what it said, and when. Knows no socket."""
+    """Parser of a completions stream: text and timings, independent of the transport."""
 
     def __init__(self, answer: PromptAnswer, started: float, deadline_s: float) -> None:
-        self.over = False  # nothing that comes now matters
+        self.over = False  # later lines are ignored
         self._answer = answer
         self._started = started
         self._deadline_s = deadline_s
@@ -208,7 +206,6 @@ class AnswerReader:
         self._error = ("The stream broke off before its end.", "stream")
 
     def take(self, line: str) -> str:
-        """The text which this line adds."""
         now = time.monotonic()
         data = line[5:].strip() if line.startswith("data:") else "{}"
         if data == "[DONE]":
@@ -262,7 +259,7 @@ def _json(data: str) -> dict[str, Any]:
 
 
 def piece_of(event: dict[str, Any]) -> str | None:
-    """The text of one event; None when it carries no choice (such as the usage at the end)."""
+    """Return the text of one event; None without a choice, as in the final usage event."""
     choices = event.get("choices")
     if not choices or not isinstance(choices[0], dict):
         return None
@@ -270,7 +267,7 @@ def piece_of(event: dict[str, Any]) -> str | None:
     if "text" in choice:
         return str(choice["text"] or "")
     content = (choice.get("delta") or {}).get("content")
-    # A chat stream begins with an event that only names the role: that is not the first token.
+    # A chat stream starts with an event of the role only, which is not the first token.
     return str(content) if content else ("" if choice.get("finish_reason") else None)
 
 

@@ -1,7 +1,6 @@
-"""The console as a caller, told of each piece of the answer as it comes.
+"""Streaming client of an endpoint's router, for an event loop (see `client`).
 
-Promises what `prompting` promises, to who waits in an event loop; who stops listening (closes the
-generator) hangs up on the router, which stops the worker. Must not know Django.
+Closing the generator closes the connection, which aborts the request on the worker.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ _ERROR_BYTES = 8192
 
 
 async def stream(request: PromptRequest) -> AsyncGenerator[str | PromptAnswer]:
-    """First an `Answer` that names worker and decision (unless refused), then the pieces of its
-    text, at last the whole `Answer`."""
+    """Yield a PromptAnswer with worker and routing decision (unless rejected), then pieces of text,
+    finally the complete PromptAnswer.
+    """
     started = time.monotonic()
     answer = PromptAnswer()
     reading: AnswerReader | None = None
     try:
         timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
         async with (
-            # No proxy of the environment may see the key.
+            # Environment proxies must not see the key.
             httpx.AsyncClient(timeout=timeout, trust_env=False) as client,
             client.stream(
                 "POST", address_of(request), json=body_of(request), headers=headers_of(request)
@@ -76,7 +76,6 @@ async def _pieces(response: httpx.Response, reading: AnswerReader) -> AsyncItera
 
 
 async def _head(response: httpx.Response) -> bytes:
-    """The start of an error's body: enough for its message."""
     found = b""
     async for part in response.aiter_bytes():
         found += part

@@ -1,14 +1,11 @@
-"""One look at a living endpoint and the next step towards what is wanted of it.
+"""One reconcile pass over an endpoint: observe, then take the next step.
 
-Promises an `Outcome` whatever the provisioner or a component does, and to write nothing. Must not
-know routing: that takes part as a component.
-
-Theory of operation. All that can be seen is looked at anew in each pass; only marks that cannot be
-seen (served, proven, since when) come from the status. Workers about to leave are told to the
-components first, as `draining`, and stopped in a later pass: once nothing is in flight there, or
-their time is up. One that serves is not even told to leave before the components reach all that
-are to take over. `lifecycle.decide` alone names the phase. Where the platform replaces workers by
-itself, `rolling_pass` leaves that to it.
+Always returns a PassOutcome and writes no rows. Everything observable is observed anew; only marks
+(served, proven, times) come from the status. Workers to be stopped are first given to the
+components as `draining`, and stopped in a later pass, once nothing is in flight or their deadline
+has passed. A serving worker starts draining only after the components reach all replacements.
+`phases.decide` alone sets the phase. Platforms that replace workers themselves use
+`rolling_update`.
 """
 
 from __future__ import annotations
@@ -88,7 +85,7 @@ class Pass:
         return self._outcome(facts, found, look.part, workload, "" if error else mark, error)
 
     def _workload(self, look: l2_status.L2Look) -> WorkloadSpec | None:
-        """None while the address of L2 is not known: a worker started now would lack it."""
+        """Return None while the L2 address is unknown: a worker started now would lack it."""
         if look.part is not None and look.access is None:
             return None
         if self._refused():
@@ -96,8 +93,9 @@ class Pass:
         return worker_spec(self.spec, installation(self.spec), look.access)
 
     def _refused(self) -> bool:
-        """Whether a rule that holds at each apply keeps the spec out. Ending workers is always
-        allowed; those that run are left alone."""
+        """Return whether a rule checked at each apply rejects the spec. Workers may still be
+        stopped; running ones are kept.
+        """
         errors = standing(self.spec, teams.apply_context(self.endpoint))
         if not errors or not self.spec.replicas:
             return False
@@ -106,7 +104,7 @@ class Pass:
         return True
 
     def _observe(self) -> Observation | None:
-        """None when nothing can be seen; `trouble` says why."""
+        """Return None if nothing could be observed; `trouble` has the cause."""
         try:
             return self.provisioner.observe(self.ref)
         except ProvisionError as error:
@@ -126,10 +124,9 @@ class Pass:
         self.trouble = Trouble(permanent, error.reason, error.message)
 
     def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
-        """What is known of the workers: from this look, else from the last."""
         if seen is None:
             return Roster(rows=self.known)
-        # Rows are changed in place, and compared with what the last pass wrote.
+        # Rows are modified in place and compared with the stored ones.
         self.known = list(selectors.workers(self.endpoint))
         wish = WorkerDemand(
             endpoint=self.endpoint,
@@ -143,15 +140,16 @@ class Pass:
         return roster(self.known, seen.replicas, wish)
 
     def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
-        """Workers which the next apply would stop. Sets `held` when that must not happen yet."""
+        """Return the workers that the next apply would stop. Set `held` if that must wait."""
         step = plan(workload.replicas, workload.spec_hash, seen.replicas)
         self.held = step.replace is not None and self._too_early(step.replace, seen)
         replaced = () if step.replace is None or self.held else (step.replace,)
         return frozenset((*step.remove, *replaced))
 
     def _too_early(self, index: int, seen: Observation) -> bool:
-        """True while a component may not yet reach the workers that are to take over: what it said
-        in the last pass counts only for workers which were ready then."""
+        """Return whether a component may not reach all replacements yet: its last status covers
+        only workers ready at that time.
+        """
         ready = {r.index for r in seen.replicas if r.state is ReplicaState.READY}
         told = any(row.index == index and row.draining_since for row in self.known)
         if index not in ready or told:
@@ -163,7 +161,7 @@ class Pass:
     def _reconcile_components(self, found: Roster) -> None:
         try:
             endpoint = self._endpoint_facts()
-        except ProvisionError as error:  # its cluster is not known any more
+        except ProvisionError as error:  # unknown cluster
             self._note(error)
             self.statuses = {
                 component.name: ComponentStatus(False, error.reason, error.message)
@@ -181,7 +179,9 @@ class Pass:
             self.statuses[component.name] = status
 
     def _endpoint_facts(self) -> EndpointFacts:
-        """Renewing the console's own key if its file was lost: without it nothing is proven."""
+        """Return the endpoint's facts; renew the console's own key if its file is lost, since
+        probes need it.
+        """
         clear = storage.read_console_key(self.endpoint.name)
         console = self.endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True).first()
         if console is None or not clear or console.sha256 != storage.digest(clear):
@@ -217,7 +217,7 @@ class Pass:
         )
 
     def _provable(self, facts: LifecycleFacts, found: Roster) -> str:
-        """The mark of what would be proven now; "" when it is not time for it."""
+        """Return the mark of a probe now, "" if none is due."""
         standing = facts.observed and facts.complete and facts.absent is None and not facts.hidden
         if not standing or not facts.wanted or facts.trouble is not None:
             return ""
@@ -276,7 +276,6 @@ class Pass:
         )
 
     def _logs(self, facts: LifecycleFacts) -> str:
-        """The last lines of the worker that explains the failure best."""
         coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)
         bad = [*facts.looping, *coming]
         if not bad:

@@ -1,7 +1,5 @@
-"""What a cluster tells beside the workers: conditions, drift, events, and pods of the components.
-
-Promises plain rows for the status and facts for the table, from observations alone, and no write.
-Must not know Kubernetes.
+"""Cluster state around the workers: conditions, drift, events, component pods. From observations
+only.
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ from endpoints.lifecycle.facts import Impairment, ObservedComponent, stage
 from endpoints.reconcile.events import Occurrence
 
 EXPOSING = ("route", "ingress", "load balancer", "certificate")
-"""Parts without which callers outside do not reach an endpoint."""
+"""Conditions required for external access."""
 DRIFT_KEPT = 50
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSurroundings:
-    """Rows are as stored: JSON."""
-
     conditions: list[dict[str, Any]] = field(default_factory=list)
     drift: list[dict[str, Any]] = field(default_factory=list)
     pods: list[dict[str, Any]] = field(default_factory=list)
@@ -34,7 +30,6 @@ class ClusterSurroundings:
 
 
 def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> ClusterSurroundings:
-    """Of all workloads, by name; that of the workers is called `workers`."""
     every = list(looked_at)
     drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
     parts = [(name, part) for name, seen in every for part in seen.parts]

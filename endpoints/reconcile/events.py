@@ -1,4 +1,4 @@
-"""The endpoint's diary: what the reconciler saw happen, repetitions counted instead of repeated."""
+"""Event history of an endpoint; repetitions are counted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from endpoints.models import Endpoint, EndpointEvent
 
 REPEAT_WITHIN = timedelta(minutes=10)
 KEPT = 500
-"""Of one endpoint; older ones are pruned."""
-_KIND = 40  # characters of a reason that are kept
+"""Events kept per endpoint; older ones are pruned."""
+_KIND = 40  # maximum length of a stored reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,6 @@ class Occurrence:
 
 
 def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> None:
-    """Within the caller's transaction, which also writes the status."""
     for happening in happenings:
         same = EndpointEvent.objects.filter(
             endpoint=endpoint,
@@ -53,8 +52,7 @@ def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> No
 
 
 def write_cluster(endpoint: Endpoint, seen: Iterable[ClusterEvent], now: datetime) -> None:
-    """What the cluster tells, as it counts it: told again, an event is the same row. One query
-    where nothing is new."""
+    """Write the cluster's events with its counts. One query if nothing is new."""
     told: dict[tuple[str, str, str], list[ClusterEvent]] = {}
     for event in seen:
         told.setdefault((event.subject, event.reason[:_KIND], event.message), []).append(event)

@@ -1,7 +1,4 @@
-"""How L2 of an endpoint stands: our own tier, or somebody's Redis.
-
-Promises one short look and never an exception: a cache that is away is a fact, not a failure.
-"""
+"""State of an endpoint's L2: our own tier or an external Redis. Short checks that never raise."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ LOOK_S = 0.7
 
 @dataclass(frozen=True, slots=True)
 class L2Look:
-    """`access` is None while no address is known; `part` is None when L2 is off."""
+    """`access`: None while no address is known; `part`: None if L2 is off."""
 
     access: L2Access | None = None
     part: ObservedComponent | None = None
@@ -74,7 +71,7 @@ def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
 
 
 def _known_here(url: str) -> bool:
-    """Whether every host has an address for the console, as for workers on its own machine."""
+    """Return whether every host resolves in the console, as for workers on this machine."""
     try:
         for address in Nodes.parse(url).addresses:
             socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -84,7 +81,7 @@ def _known_here(url: str) -> bool:
 
 
 def _ping(access: L2Access) -> str:
-    """Why it does not answer, "" if it does: every node of a list, any one node of a cluster."""
+    """Return the error, "" on success: every node of a list, any node of a cluster."""
     folder = Path(access.folder)
     try:
         name = access.password_file
@@ -117,7 +114,7 @@ def _ping_node(address: Address, password: str, until: float) -> str:
         return f"{address} does not answer ({error})."
     except CacheError as error:
         return f"{address} does not answer ({type(error).__name__})."
-    except ValueError as error:  # such as a host name that no resolver takes
+    except ValueError as error:  # such as an unresolvable host name
         return f"{address} cannot be asked ({type(error).__name__})."
     finally:
         client.close()

@@ -1,8 +1,8 @@
-"""Chases what is wanted of one endpoint: claim, one pass, release.
+"""Reconcile one endpoint: claim, one pass, release.
 
-Promises that two passes never act on one endpoint at once; that a pass is short and never waits
-for anything to become ready; and that it may die at any line: whatever it did outside the database
-can be done again, and the database is written once, at its end, only while the claim still holds.
+Two passes never act on one endpoint at once. A pass is short, waits for nothing to become ready,
+and may be killed at any line: its external effects are repeatable, and the database is written once
+at its end, only while the claim holds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
 
 log = logging.getLogger(__name__)
 
-CLAIM_S = 45.0  # longer than any pass; what a killed one costs
+CLAIM_S = 45.0  # longer than any pass; the delay after a killed one
 AFTER_CRASH_S = 15.0
-# Seconds until the next look: short while something is expected, long enough not to be a load.
+# Seconds until the next pass: short during transitions, else long to limit the load.
 LOOK_AGAIN_S = {
     Phase.READY: 3.0,
     Phase.PAUSED: 10.0,
@@ -47,8 +47,9 @@ UNSETTLED_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """`provisioners` says where an endpoint of that spec runs; `prove(url, key, model)` sends one
-    request: "" when it was answered, else why not."""
+    """`provisioners` returns the provisioner of a spec; `prove(url, key, model)` sends one request
+    and returns "" or the error.
+    """
 
     provisioners: Callable[[EndpointSpec], Provisioner]
     components: tuple[Component, ...] = ()
@@ -59,14 +60,14 @@ class Reconciler:
         return cls(provisioner_of, all_components())
 
     def reconcile(self, endpoint_id: str) -> None:
-        """One pass, unless somebody else makes one now."""
+        """Run one pass unless another one holds the claim."""
         held = claim(EndpointStatus, endpoint_id, ttl_s=CLAIM_S)
         if held is None:
             return
         try:
             again_s = self._pass(held, endpoint_id)
         except Exception:
-            # Pushed into the future, so that one bad row cannot keep a worker busy.
+            # Postponed, so that one bad row cannot keep a worker busy.
             held.release(AFTER_CRASH_S)
             raise
         held.release(again_s)
@@ -80,16 +81,16 @@ class Reconciler:
             return remove(held, endpoint, provisioner, self.components)
         make = RollingPass if provisioner.rolls else Pass
         outcome = make(provisioner, self.components, self.prove, endpoint).run()
-        # What is wanted next is written with the status that says why, or neither is.
+        # The rollback and the status with its cause are written in one transaction.
         with transaction.atomic():
             if not write(held, outcome):
-                log.info("%s: the claim was lost, nothing is written", endpoint.name)
+                log.info("%s: lost the reconcile claim; discarding the result", endpoint.name)
                 return None
             _roll_back(outcome)
         return LOOK_AGAIN_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:
-        """One that refuses everything where the endpoint's cluster is not known any more."""
+        """Return the provisioner; one that rejects every call if the cluster is unknown."""
         try:
             return self.provisioners(endpoint.parsed)
         except ProvisionError as error:
@@ -97,7 +98,7 @@ class Reconciler:
 
 
 def _roll_back(outcome: PassOutcome) -> None:
-    """As the console itself. Somebody's newer wish, and a machine that refuses, are respected."""
+    """Roll back as the console. Skipped after a newer change or if rejected."""
     back = outcome.of_cluster.roll_back if outcome.of_cluster else None
     if back is None:
         return

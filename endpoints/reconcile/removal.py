@@ -1,9 +1,8 @@
-"""The end of an endpoint: the router first, then the workers, then files, then the row.
+"""Delete an endpoint: router, workers, files, row.
 
-Promises that the row, and with it the name, goes only when nothing is left that runs; and that it
-can be repeated from any line. To see that nothing is left of something costs a cluster many
-questions: components that were seen to be gone are asked for once more at the end, not in each of
-the passes which wait for workers, and the longer it takes the rarer it is looked at.
+The row, and with it the name, goes only when nothing is left running. Every step is repeatable.
+Checks are costly on a cluster: components already seen to be gone are rechecked only at the end,
+and the interval between passes grows.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from endpoints.workload.worker_spec import workload_name
 FIRST_S = 0.8
 LONGEST_S = 4.0
 PART_OF_WAITING = 0.1
-"""What is late by this part of the time it took anyway is not noticed."""
+"""Accepted delay as a share of the time already waited."""
 
 
 def remove(
     held: Claim, endpoint: Endpoint, provisioner: Provisioner, components: tuple[Component, ...]
 ) -> float | None:
-    """One pass of the removal; seconds until the next, None when the endpoint is gone."""
+    """Run one pass. Return the seconds until the next, None once the endpoint is gone."""
     known = _components_gone(endpoint)
     left, trouble = (False, None) if known else _delete_components(endpoint, components)
     workers: tuple[ObservedWorker, ...] | None = None
@@ -51,14 +50,13 @@ def remove(
 
 
 def again_s(endpoint: Endpoint) -> float:
-    """Seconds until the next look."""
     since = endpoint.deleted_at or timezone.now()
     waited_s = (timezone.now() - since).total_seconds()
     return min(max(waited_s * PART_OF_WAITING, FIRST_S), LONGEST_S)
 
 
 def _components_gone(endpoint: Endpoint) -> bool:
-    """The last pass of this deletion went on to the workers, and met no trouble."""
+    """Return whether the last pass of this deletion reached the workers without errors."""
     status = endpoint.status
     stopping = status.reason == PhaseReason.STOPPING_WORKERS
     return stopping and status.observed_generation == endpoint.generation
@@ -80,7 +78,7 @@ def _delete_components(
 def _delete_workers(
     endpoint: Endpoint, provisioner: Provisioner
 ) -> tuple[tuple[ObservedWorker, ...] | None, Trouble | None]:
-    """The workers that are left; None when nothing of the workload exists any more."""
+    """Return the remaining workers; None once the whole workload is gone."""
     ref = Ref(provisioner.name, workload_name(endpoint.name))
     try:
         seen = provisioner.observe(ref)
@@ -111,7 +109,7 @@ def _forget(held: Claim, endpoint: Endpoint) -> None:
 
 
 def forget(endpoint: Endpoint) -> None:
-    """All that the console itself keeps of it; within a transaction."""
+    """Delete the endpoint's row and console key, within a transaction."""
     storage.remove_console_key(endpoint.name)
     send_replicas_changed(endpoint.name)
     endpoint.delete()

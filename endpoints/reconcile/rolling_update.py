@@ -1,13 +1,8 @@
-"""One pass over an endpoint whose platform replaces workers by itself.
+"""Reconcile pass for platforms that replace workers themselves.
 
-Promises no more than `Pass` does, and to plan no replacing: new workers come up beside the old
-ones, and the platform ends the old ones. Adds what only a cluster tells, carries out what a person
-decided about drift, and says when a revision has failed so that the last one that served should be
-wanted again.
-
-Theory of operation. Applying writes a dozen objects, and a fleet is looked at every few seconds:
-what stands exactly as it was last applied is applied again only every `AGAIN_S`. Anything that
-does not stand is applied in every pass.
+Surge and termination of workers are left to the platform. Adds cluster state, drift orders and
+automatic rollback. An unchanged, fully ready apply is repeated only every `AGAIN_S`, since it
+writes a dozen objects; anything else is applied in every pass.
 """
 
 from __future__ import annotations
@@ -43,8 +38,6 @@ SILENT = "RouterSilent"
 
 
 class RollingPass(Pass):
-    """`provisioner` is a RollingProvisioner."""
-
     applied = ""
     carried_out: tuple[DriftOrder, ...] = ()
     overruled: tuple[DriftOrder, ...] = ()
@@ -58,12 +51,12 @@ class RollingPass(Pass):
         return super().run()
 
     def _overruled(self, orders: list[DriftOrder]) -> tuple[DriftOrder, ...]:
-        """Adoptions which were asked for before an object began to say what the endpoint is."""
+        """Return adoptions ordered before a cluster object became the owner."""
         adoptions = tuple(order for order in orders if order.verb == DriftVerb.ADOPT)
         return adoptions if adoptions and owner_of(self.endpoint.name) is not None else ()
 
     def _carry_out(self, order: DriftOrder) -> bool:
-        """False, and tried again in the next pass, when the cluster did not take it."""
+        """Return False if the cluster rejected it; retried in the next pass."""
         provisioner, ref = self.provisioner, Ref(self.provisioner.name, order.workload)
         if not isinstance(provisioner, RollingProvisioner):
             return True
@@ -78,11 +71,10 @@ class RollingPass(Pass):
         return True
 
     def _leaving(self, _seen: Observation, _workload: WorkloadSpec) -> frozenset[int]:
-        """The platform's business."""
         return frozenset()
 
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
-        """Not while all stands as it was applied a moment ago."""
+        """Return False shortly after an apply while everything is ready as applied."""
         status, mark = self.status, _mark(workload)
         at = status.applied_at
         recent = at is not None and self.now - at < timedelta(seconds=AGAIN_S)
@@ -98,7 +90,7 @@ class RollingPass(Pass):
         return seen
 
     def _wanted(self) -> int:
-        """By an autoscaler's word where there is one, but nobody scales what is paused."""
+        """Return the autoscaler's count if there is one; paused endpoints are not scaled."""
         said = self.seen.wanted if self.seen else self.status.wanted_replicas
         return self.spec.replicas if said is None or not self.spec.replicas else said
 
@@ -134,7 +126,7 @@ class RollingPass(Pass):
         )
 
     def _around(self) -> ClusterSurroundings:
-        """Where a workload could not be looked at, what was known of its drift stays."""
+        """Return the cluster state; workloads that could not be observed keep their known drift."""
         others = [(p.workload, p.seen) for p in self.statuses.values() if p.workload and p.seen]
         own = (self.ref.name, self.seen) if self.seen is not None else None
         every = [*([own] if own else []), *others]
@@ -168,7 +160,7 @@ class RollingPass(Pass):
         return outcome
 
     def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
-        """To the last revision that served, once: what was gone back to is not gone back from."""
+        """Return a rollback to the last revision that served, unless this is one."""
         found = blame(facts) if self.spec.rollout.auto_rollback else None
         if found is None:
             return None
@@ -182,27 +174,27 @@ class RollingPass(Pass):
 
 
 def _stalled(seen: Observation | None) -> Trouble | None:
-    """A quota, or an admission, which lets no further worker in."""
+    """Return the quota or admission error that blocks further workers."""
     parts = seen.parts if seen is not None and not seen.failed else ()
     held = next((p for p in parts if p.part == "rollout" and p.ready is False), None)
     return Trouble(False, held.reason, held.message) if held else None
 
 
 def _mark(workload: WorkloadSpec) -> str:
-    """Over all that is applied, also what restarts nothing."""
+    """Hash everything applied, including what restarts nothing."""
     text = json.dumps(asdict_plain(workload), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _stood(facts: LifecycleFacts) -> int:
-    """How many served when last all wanted ones did; less once fewer are wanted."""
+    """Return the serving count when last complete, at most the present demand."""
     if facts.complete:
         return facts.wanted
     return min(facts.stood, facts.wanted)
 
 
 def _reachable(name: str, status: ComponentStatus) -> ComponentStatus:
-    """The cluster's own probe reaches it and the console does not: the way to pods is missing."""
+    """Report a missing route to pods if only the cluster's probe succeeds."""
     stands = status.seen is not None and any(
         replica.state is ReplicaState.READY for replica in status.seen.replicas
     )

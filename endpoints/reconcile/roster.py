@@ -1,7 +1,4 @@
-"""The workers from one look to the next: rows to write, what happened, and what the table needs.
-
-Promises no write and no clock of its own. Knows the provisioner's observation and our rows only.
-"""
+"""Compare workers across passes: rows to write, events, and facts for the phase table."""
 
 from __future__ import annotations
 
@@ -19,18 +16,19 @@ from endpoints.models import Endpoint, Replica
 from endpoints.reconcile.events import Occurrence
 
 DRAIN = timedelta(seconds=30)
-"""A leaving worker finishes its requests for so long before it is stopped."""
+"""Limit for the requests of a draining worker before it is stopped."""
 
 CLOCK_SLACK = timedelta(seconds=1.5)
-"""Start times of one process may be told with whole seconds."""
+"""Start times may be reported in whole seconds."""
 
 _RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerDemand:
-    """What the workers are compared with. `leaving` are indexes about to be stopped or replaced.
-    `rolls`: the platform replaces workers by itself, under new names."""
+    """Desired state of the workers. `leaving`: indexes about to be stopped or replaced. `rolls`:
+    the platform replaces workers under new names.
+    """
 
     endpoint: Endpoint
     replicas: int
@@ -57,7 +55,6 @@ class Roster:
 def roster(
     before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: WorkerDemand
 ) -> Roster:
-    """Compare the rows of the last look with what is seen now."""
     known = {row.name: row for row in before}
     found = Roster()
     for replica in seen:
@@ -81,7 +78,6 @@ def roster(
 
 
 def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
-    """The workers as components see them."""
     return tuple(
         WorkerFacts(
             name=row.name,
@@ -97,7 +93,7 @@ def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
 
 
 def may_stop(rows: Iterable[Replica], parts: Iterable[ComponentStatus], now: datetime) -> bool:
-    """True when no caller would lose a request if the leaving workers stopped now."""
+    """Return whether the leaving workers can stop without losing a request."""
     leaving = [
         row
         for row in rows
@@ -145,7 +141,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) ->
 
 
 def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
-    """Restarts from which crashes are counted: when it was last ready, or got a new spec."""
+    """Return the restart count from which crashes are counted."""
     if seen.state is ReplicaState.READY:
         return seen.restarts
     if row is None:
@@ -156,8 +152,9 @@ def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
 
 
 def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> float | None:
-    """Return the seconds this process needed to become ready for the first time, None if it has
-    not been ready. After a restart only the new process counts, not the age of its pod."""
+    """Return the seconds until this process was first ready, None before. After a restart only the
+    new process counts, not the age of its pod.
+    """
     same = row is not None and row.spec_hash == seen.spec_hash and not _restarted(row, seen)
     if row is not None and same and (row.start_s or row.state == ReplicaState.READY):
         return row.start_s
@@ -173,7 +170,7 @@ def _worker(row: Replica, seen: ReplicaObservation, wish: WorkerDemand) -> Obser
         ready=seen.state is ReplicaState.READY,
         running=seen.state in _RUNNING,
         current=bool(wish.spec_hash) and seen.spec_hash == wish.spec_hash,
-        # Where the platform rolls, an index is only an order, and it replaces what has ended.
+        # Where the platform rolls, indexes only order workers, and ended ones are replaced.
         surplus=not wish.rolls and seen.index >= wish.replicas,
         crashes=max(0, seen.restarts - row.restarts_ready),
         gave_up=not wish.rolls and seen.state is ReplicaState.EXITED,
@@ -218,8 +215,9 @@ def _happened(
 
 
 def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
-    """A death in between. The pid alone does not tell: it is first the launcher's, then the
-    worker's own."""
+    """Return whether the process was restarted. A changed pid is no proof: the launcher's pid comes
+    first.
+    """
     if seen.restarts > row.restarts:
         return True
     now, before = _moment(seen.started_at), row.started_at

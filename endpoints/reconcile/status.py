@@ -1,7 +1,6 @@
-"""Writes what a pass found: status, workers and diary in one transaction, or nothing at all.
+"""Write the result of a pass: status, workers and events in one transaction.
 
-Promises that nothing is written once the claim is lost. The only writer of these rows besides the
-removal of an endpoint.
+Nothing is written once the claim is lost. Besides the removal, the only writer of these rows.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from endpoints.signals import send_replicas_changed
 
 _MARKS = ("started_at", "restarts")
 _KEPT = (*_MARKS, "admin_urls")
-"""Facts of a component which tell its present process from an earlier one."""
+"""Component facts that identify its process."""
 _BAD = (Phase.DEGRADED, Phase.FAILED)
 
 
 @dataclass(slots=True)
 class PassOutcome:
-    """What one pass learnt. `proven` is the mark of what answered, "" if nothing did."""
+    """Result of one pass. `proven`: the mark of a successful probe, "" without one."""
 
     endpoint: Endpoint
     now: datetime
@@ -66,8 +65,6 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """A revision has failed; `number` is wanted again."""
-
     failed: int
     number: int
     blame: Blame
@@ -75,9 +72,9 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOutcome:
-    """What only a pass over a cluster learns. `applied`: the mark of what was applied in it, ""
-    if nothing was. `carried_out` are orders about drift which have been followed, `overruled` those
-    which nobody may give any more."""
+    """Result of a pass on a cluster. `applied`: mark of what was applied, "" if nothing was.
+    `carried_out`: completed drift orders; `overruled`: those that became invalid.
+    """
 
     around: ClusterSurroundings
     wanted: int | None
@@ -90,7 +87,7 @@ class ClusterOutcome:
 
 
 def write(held: Claim, outcome: PassOutcome) -> bool:
-    """False, and nothing written, when the claim is lost."""
+    """Write the outcome. Return False without writing if the claim is lost."""
     status = outcome.endpoint.status
     parts = _parts(outcome)
     happenings = [
@@ -123,7 +120,7 @@ def write(held: Claim, outcome: PassOutcome) -> bool:
 def proof_mark(
     generation: int, rows: Iterable[Replica], statuses: Mapping[str, ComponentStatus]
 ) -> str:
-    """Names the generation and exactly the processes that run now."""
+    """Return a mark of the generation and the exact running processes."""
     facts = {
         "generation": generation,
         "workers": [
@@ -144,7 +141,7 @@ def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
     status, now = endpoint.status, outcome.now
     fresh = status.clock_generation != endpoint.generation
     paused = verdict.phase is Phase.PAUSED
-    idle = paused and facts.autoscaled  # it stood, and will again by itself
+    idle = paused and facts.autoscaled  # scaled to zero by the autoscaler, not lost
     admin = next((part.admin_url for part in outcome.statuses.values() if part.admin_url), "")
     return {
         "observed_generation": endpoint.generation,
@@ -173,7 +170,7 @@ def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start(outcome: PassOutcome) -> dict[str, Any]:
-    """Return the longest measured start of the workers with the wanted spec, {} without any."""
+    """Return the longest measured start of the workers with the desired spec, {} without any."""
     rows = outcome.roster.rows
     seconds = [row.start_s for row in rows if row.spec_hash == outcome.worker_hash and row.start_s]
     return {"model": outcome.endpoint.parsed.model, "seconds": max(seconds)} if seconds else {}
@@ -252,7 +249,7 @@ def _part_happenings(
             found.append(Occurrence(f"{title}Restarted", text, key, Severity.WARNING))
         if part["ready"] and not was_ready:
             found.append(Occurrence(f"{title}Ready", f"{name} is ready.", key))
-        # While a change rolls out, a component that takes it over is not lost.
+        # During a rollout, a component that takes it over is not lost.
         if was_ready and not part["ready"] and outcome.facts.served:
             text = part["message"] or f"{name} does not answer."
             found.append(Occurrence(f"{title}Lost", text, key, Severity.WARNING))
@@ -276,7 +273,7 @@ def _phase_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Occu
     severity = Severity.WARNING if verdict.phase in _BAD else Severity.NORMAL
     if verdict.phase == status.phase:
         if severity is Severity.NORMAL:
-            return []  # progress within a phase is told by the steps
+            return []  # steps show progress within a phase
         text = f"{verdict.phase}: {verdict.reason}. {verdict.message}"
     else:
         spent = (outcome.now - status.phase_since).total_seconds()

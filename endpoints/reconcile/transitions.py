@@ -1,7 +1,6 @@
 """Expected absences: endpoints and workers that are starting, updating or stopping on purpose.
 
-Alert rules leave these out, so that a first start, an update without a spare worker or a deletion
-pages nobody. A start is expected for as long as the grace below; after that it alerts like a loss.
+Alert rules exclude them. A start is expected for the grace period below, then alerts like a loss.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from endpoints.choices import Phase
 from endpoints.models import Endpoint, Replica
 
 FACTOR: Final = 3.0
-"""A cold page cache or a busy node makes a start up to this many times slower than the last one."""
+"""Allowance for a start slower than the last one (cold page cache, busy node)."""
 SHORTEST_S: Final = 120.0
 _RISING = (Phase.PENDING, Phase.PROVISIONING)
 _FALLING = (Phase.PAUSED, Phase.DELETING)
@@ -46,8 +45,9 @@ class ExpectedAbsence:
 
 
 def grace_s(endpoint: Endpoint) -> float:
-    """Return the seconds for which a start is expected: a multiple of the last measured start of
-    this model, else the rollout deadline, which bounds both."""
+    """Return the grace period of a start (s): a multiple of this model's last measured start, else
+    the rollout deadline, which bounds both.
+    """
     spec, start = endpoint.parsed, endpoint.status.start
     deadline = float(spec.rollout.deadline_s)
     if start.get("model") != spec.model:
@@ -89,7 +89,6 @@ def _transition(endpoint: Endpoint, now: datetime, within: float) -> Transition 
 
 
 def _is_starting(worker: Replica) -> bool:
-    """Return True before the first readiness of a process that has not crashed."""
     fresh = worker.start_s is None and worker.restarts <= worker.restarts_ready
     return fresh and worker.state in _STARTING
 

@@ -1,7 +1,4 @@
-"""Stands in for a provisioner which cannot be had: every verb tells why.
-
-Promises that an endpoint whose cluster is gone from the console says so, instead of standing still.
-"""
+"""Provisioner of an unknown cluster: every call raises its error, so that the status shows it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`python -m endpoints.simulated_worker`: a stand-in for a vLLM server where none can run.
+"""`python -m endpoints.simulated_worker`: a simulated vLLM server.
 
-Promises to end with status 0 on TERM or INT, after the requests it has (for at most
---shutdown-timeout seconds), while /health answers 503 and new requests are refused.
+On TERM or INT it drains for at most --shutdown-timeout seconds, with /health at 503 and new
+requests rejected, and exits with 0.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def _make_l2(options: Options) -> L2 | None:
 
 
 def _make_publisher(options: Options) -> Publisher | None:
-    """Raises SystemExit with the reason where it cannot publish."""
+    """Return the publisher. Raise SystemExit with the reason if it cannot publish."""
     if not options.kv_events:
         return None
-    from endpoints.simulated_worker.kv_publisher import EndpointError, Publisher  # wants pyzmq
+    from endpoints.simulated_worker.kv_publisher import EndpointError, Publisher  # needs pyzmq
 
     try:
         publisher = Publisher(options.kv_events, options.kv_replay, options.kv_topic)

@@ -1,7 +1,7 @@
-"""The paths of a vLLM server which a simulated worker answers.
+"""HTTP paths of a vLLM server, answered by a simulated worker.
 
-Promises that every answer says it is simulated (`system_fingerprint`, `owned_by`, a header), and
-that a draining worker finishes what it has and refuses what is new.
+Every response is marked as simulated (`system_fingerprint`, `owned_by`, a header). A draining
+worker finishes its requests and rejects new ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from endpoints.simulated_worker.telemetry import Telemetry
 
 VERSION = "0.32.0+emberline.simulated"
 _JSON = "application/json"
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # a label each, no more
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # bounds the label values
 _MARK = {"x_emberline_simulated": "1"}
 Answer = Callable[[Request, Responder], Awaitable[None]]
 
@@ -57,7 +57,6 @@ class Api:
             self._paths["/reset_prefix_cache"] = ("POST", self._reset_prefix_cache)
 
     async def handle(self, request: Request, responder: Responder) -> None:
-        """As http.Handler."""
         try:
             method, answer = self._paths.get(request.path, ("", None))
             if answer is None:
@@ -73,7 +72,7 @@ class Api:
                 method = request.method if request.method in _METHODS else "other"
                 self._telemetry.http(handler, method, responder.status or 499)
 
-    # ---- small ones
+    # ---- small endpoints
 
     async def _health(self, _: Request, responder: Responder) -> None:
         responder.send(503 if self.draining else 200, b"", "text/plain", **_MARK)
@@ -156,7 +155,7 @@ class Api:
     ) -> None:
         waiting = shape.chunk(None) if shape.ask.chat else b""
         async for piece in text:
-            if not responder.status:  # nothing is promised before there is a first token
+            if not responder.status:  # the status is sent with the first token
                 responder.start(200, "text/event-stream; charset=utf-8", **_MARK)
             await responder.write(waiting + shape.chunk(piece))
             waiting = b""
@@ -167,8 +166,7 @@ class Api:
         responder.finish()
 
     async def _text(self, job: Job, stops: tuple[str, ...]) -> AsyncGenerator[str, None]:
-        """The answer up to a stop text, of which nothing is shown: what could be the beginning
-        of one is held back until it is known."""
+        """Yield text up to a stop string; a possible prefix of one is held back."""
         held = ""
         longest = max((len(stop) for stop in stops), default=1) - 1
         async with aclosing(self._engine.run(job)) as pieces:

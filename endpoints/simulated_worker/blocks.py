@@ -1,8 +1,8 @@
-"""The prefix cache of one worker: blocks on the device and in L1, without their contents.
+"""Prefix cache of one worker: block hashes on the device and in L1, without contents.
 
-Promises what vLLM's scheduler would find: chained hashes over full blocks, a hit is the longest
-prefix, the last prompt token is always computed, blocks of running requests are never evicted,
-and of a finished request the deepest block goes first. Must not know time, sockets or L2.
+Follows vLLM's scheduler: chained hashes over full blocks, the longest prefix is a hit, the last
+prompt token is always computed, blocks of running requests are never evicted, and the deepest block
+of a finished request is evicted first.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Hash = bytes
-Told = Callable[[Hash, bool], None]  # a block is held now, or is not any more
+Told = Callable[[Hash, bool], None]  # called with True on insert, False on removal
 
 
-def _nobody(_block: Hash, _held: bool) -> None:
-    """Nobody listens."""
+def _nobody(_block: Hash, _held: bool) -> None: ...
 
 
 def chain(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
-    """One hash for each full block, each over all tokens up to its end."""
+    """Return one hash per full block, each over all tokens up to its end."""
     found: list[Hash] = []
     parent = hashlib.sha256(salt.encode()).digest()
     for start in range(0, len(tokens) - block_size + 1, block_size):
@@ -34,15 +33,16 @@ def chain(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
 
 @dataclass(slots=True)
 class Holding:
-    """What a running request keeps from eviction: named blocks, and blocks without a name."""
+    """Blocks held by a running request: hashed ones and a count of unhashed ones."""
 
     named: list[Hash] = field(default_factory=list)
     nameless: int = 0
 
 
 class Device:
-    """The blocks beside the engine. A block is free, named and idle (LRU), or held. `told` hears
-    of names which come and go."""
+    """Device blocks: free, hashed and idle (LRU), or held. `told` is called on every insert and
+    removal.
+    """
 
     def __init__(self, total: int, told: Told = _nobody) -> None:
         self.total = total
@@ -53,19 +53,19 @@ class Device:
 
     @property
     def usage(self) -> float:
-        """The share held by running requests, as vllm:kv_cache_usage_perc has it."""
+        """Return the share held by running requests, as in vllm:kv_cache_usage_perc."""
         return (len(self._held) + self._nameless) / self.total
 
     def match(self, hashes: Sequence[Hash]) -> int:
-        """How many leading blocks are here."""
         for count, block in enumerate(hashes):
             if block not in self._held and block not in self._idle:
                 return count
         return len(hashes)
 
     def take(self, hits: Sequence[Hash], fresh: int) -> Holding | None:
-        """Hold the hits and `fresh` nameless blocks, evicting idle ones; None if they do not
-        fit now."""
+        """Hold the hits and `fresh` unhashed blocks, evicting idle ones; None if they do not fit
+        now.
+        """
         reused = sum(block in self._idle for block in hits)
         held = len(self._held) + self._nameless
         if held + reused + fresh > self.total:
@@ -79,7 +79,7 @@ class Device:
         return Holding(list(hits), fresh)
 
     def name(self, holding: Holding, block: Hash) -> None:
-        """One of the nameless blocks is full now. A twin that is held already keeps the name."""
+        """Assign a hash to a full block, unless a held duplicate has it already."""
         if block in self._held or holding.nameless == 0:
             return
         if block in self._idle:
@@ -101,7 +101,7 @@ class Device:
         holding.named, holding.nameless = [], 0
 
     def reset(self) -> bool:
-        """Forget every name; refused while a request holds one."""
+        """Drop every hash. Return False while a request holds one."""
         if self._held or self._nameless:
             return False
         self._idle.clear()
@@ -113,8 +113,6 @@ class Device:
 
 
 class L1Lru:
-    """Host memory: least recently used goes first."""
-
     def __init__(self, capacity: int, told: Told = _nobody) -> None:
         self._capacity = capacity
         self._told = told
@@ -141,13 +139,14 @@ class L1Lru:
 
 
 class L1Arc:
-    """Host memory, adaptive (Megiddo and Modha 2003): seen once and seen often, each with the
-    names of what it lost lately, which decide how the room is shared."""
+    """L1 with adaptive replacement (ARC, Megiddo and Modha 2003): recency and frequency lists,
+    sized by hits on their ghost lists.
+    """
 
     def __init__(self, capacity: int, told: Told = _nobody) -> None:
         self._capacity = capacity
         self._told = told
-        self._target = 0.0  # the room of `_once`
+        self._target = 0.0  # target size of `_once`
         self._once: OrderedDict[Hash, None] = OrderedDict()
         self._often: OrderedDict[Hash, None] = OrderedDict()
         self._lost_once: OrderedDict[Hash, None] = OrderedDict()

@@ -1,10 +1,10 @@
-"""The modelled engine: a queue, one prefill at a time, decoding side by side.
+"""Simulated engine: a queue, one prefill at a time, concurrent decoding.
 
-A request waits for a seat (`max_num_seqs`) and then for the prefill lane, in order of arrival.
-In the lane it takes its blocks, waits as long as its uncached tokens would take to compute (and
-cached ones to load), and answers its first token; the rest follow at a fixed pace whatever else
-runs. Blocks that its prefill computed are then findable by others, and go to L1 and L2. What is
-simulated is time and text; queue, blocks, hits, evictions and L2 traffic are real.
+A request waits for a slot (`max_num_seqs`), then for the prefill lane, in order of arrival. There
+it takes its blocks, waits for the modelled time of computing uncached and loading cached tokens,
+and yields its first token; the rest follow at a fixed rate independent of the load. Computed blocks
+then become hits for others and go to L1 and L2. Time and text are simulated; queue, blocks, hits,
+evictions and L2 traffic are real.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ _DECODE_S = 0.030
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a token, at the given speed."""
-
     speed: float
 
     def prefill_s(self, computed: int, from_l1: int, from_l2: int) -> float:
-        """Blocks still on the device cost nothing."""
+        """Return the prefill time (s); blocks still on the device are free."""
         return (computed * _PREFILL_S + from_l1 * _L1_S + from_l2 * _L2_S) / self.speed
 
     @property
@@ -46,20 +44,18 @@ class Timing:
 
 @dataclass(slots=True)
 class Job:
-    """One request, as the engine sees it. The times are monotonic, 0 until reached."""
-
     prompt: list[int]
     max_tokens: int
     text: list[str]
-    ended: bool  # the text came to its end before `max_tokens`
+    ended: bool  # the text ends before `max_tokens`
     salt: str = ""
-    report: bool = False  # its reused blocks are told again as KV events
+    report: bool = False  # publish reused blocks as KV events
     arrived: float = field(default_factory=time.monotonic)
     scheduled: float = 0.0
     first: float = 0.0
     last: float = 0.0
     generated: int = 0
-    finish: str = "abort"  # until it is known better; whoever stops it early says so here
+    finish: str = "abort"  # replaced when the request ends or is stopped
     way: QueueAdmission = NOTHING_YET
 
 
@@ -85,18 +81,17 @@ class Engine:
         return Job(prompt, max_tokens, text, ended, salt)
 
     def fits(self, job: Job) -> bool:
-        """Whether the job could ever run here."""
         return self._blocks_of(job) <= self._device.total
 
     def reset_prefix_cache(self) -> bool:
-        """Forget what the device has; refused while requests run. L1 keeps what it has."""
+        """Clear the device cache; L1 is kept. Return False while requests run."""
         done = self._device.reset()
         if done and self._kv is not None:
             self._kv.cleared()
         return done
 
     async def run(self, job: Job) -> AsyncGenerator[str, None]:
-        """The answer, piece by piece. `job` holds the rest; closing this early aborts it."""
+        """Yield the text in pieces. Closing the generator aborts the job."""
         hashes = chain(job.prompt, self._options.block_size, job.salt)
         holding = Holding()
         try:
@@ -118,10 +113,9 @@ class Engine:
                 self._kv.flush()
                 self._kv.forget(hashes)
 
-    # ---- one request's way
+    # ---- request
 
     async def _ask_l2(self, job: Job, hashes: Sequence[Hash]) -> set[Hash]:
-        """What L2 has of the blocks which neither the device nor L1 holds now."""
         offload = self._telemetry.offload
         if self._l2 is None or offload is None:
             return set()
@@ -141,7 +135,7 @@ class Engine:
         return found
 
     async def _take(self, job: Job, hashes: Sequence[Hash], from_l2: set[Hash]) -> Holding:
-        """Wait for room, then settle what is cached and where."""
+        """Wait for free blocks, then determine the hits per tier."""
         while True:
             device = min(self._device.match(hashes), self._most_hits(job))
             fresh = self._blocks_of(job) - device
@@ -164,8 +158,9 @@ class Engine:
         return holding
 
     def _beyond(self, hashes: Sequence[Hash], from_l2: set[Hash]) -> tuple[int, int]:
-        """Blocks after the device's hits that L1 and L2 supply, up to the first that neither
-        has; what L2 supplies is promoted to L1."""
+        """Return the blocks supplied by L1 and by L2 after the device's hits, up to the first miss.
+        L2 hits are promoted to L1.
+        """
         host = disk = 0
         for block in hashes:
             if block in self._l1:
@@ -208,7 +203,7 @@ class Engine:
             now = time.monotonic()
             self._telemetry.decoded(now - job.last)
             job.last, job.generated = now, job.generated + 1
-            # This step computed the keys and values of the token before; a block may be full.
+            # This step computed the KV of the previous token; a block may be full now.
             if len(everything) % size == 0:
                 hashes[:] = chain(everything, size, job.salt)
                 if self._kv is not None:
@@ -221,7 +216,6 @@ class Engine:
             yield piece
 
     def _store(self, blocks: Sequence[Hash]) -> None:
-        """Newly computed blocks go to L1 and L2."""
         offload = self._telemetry.offload
         if offload is None or not blocks:
             return
@@ -258,7 +252,7 @@ class Engine:
         if job.generated > 1:
             seen["tpot"].observe((job.last - job.first) / (job.generated - 1))
 
-    # ---- what becomes KV events
+    # ---- KV events
 
     def _device_told(self, block: Hash, held: bool) -> None:
         if self._kv is not None:
@@ -271,7 +265,7 @@ class Engine:
     # ---- arithmetic
 
     def _most_hits(self, job: Job) -> int:
-        """The last prompt token is always computed: without it there is no first answer."""
+        """Return the maximum number of hits: the last prompt token is always computed."""
         return (len(job.prompt) - 1) // self._options.block_size
 
     def _blocks_of(self, job: Job) -> int:
@@ -283,8 +277,6 @@ class Engine:
 
 
 class _Counted:
-    """Adds one to the gauges until it is closed."""
-
     def __init__(self, *gauges: Number) -> None:
         self._gauges = gauges
 

@@ -1,8 +1,7 @@
-"""A small HTTP/1.1 server: whole requests in, answers or streams out.
+"""Small HTTP/1.1 server for whole requests and streamed responses.
 
-Promises that requests of one connection are answered in order, that a client which goes away
-cancels what runs for it, that a slow reader pauses its stream, and that bodies are bounded. Must
-not know what the answers are about. Not for the open network: it serves a router.
+Requests of one connection are answered in order, a disconnect cancels its request, a slow reader
+pauses its stream, and bodies are bounded. Serves a router; not hardened for public networks.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class BadRequestError(Exception):
-    """The bytes are no request that is served; the connection ends with `status`."""
+    """Malformed request; the connection is closed after `status`."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -40,8 +39,6 @@ class Request:
 
 
 class Parser:
-    """Bytes in, requests out; knows no socket."""
-
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str], bool] | None = None
@@ -52,7 +49,7 @@ class Parser:
         self._buffer += data
 
     def wants_continue(self) -> bool:
-        """A head is complete, its sender waits for leave to send the body."""
+        """Return whether the sender waits for 100 Continue."""
         return self._head is not None and self._head[2].pop("expect", "") == "100-continue"
 
     def next(self) -> Request | None:
@@ -68,19 +65,19 @@ class Parser:
     def _parse_head(self) -> bool:
         end = self._buffer.find(b"\r\n\r\n")
         if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
-            raise BadRequestError(431, "the head is too long")
+            raise BadRequestError(431, "request head too long")
         if end < 0:
             return False
         lines = self._buffer[:end].decode("latin-1").lstrip("\r\n").split("\r\n")
         del self._buffer[: end + 4]
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise BadRequestError(400, "no HTTP/1 request line")
+            raise BadRequestError(400, "malformed request line")
         headers: dict[str, str] = {}
         for line in lines[1:]:
             name, colon, value = line.partition(":")
             if not colon or name != name.strip():
-                raise BadRequestError(400, "a header line without a name")
+                raise BadRequestError(400, "header line without a name")
             headers[name.lower()] = value.strip()
         keep = "close" not in headers.get("connection", "").lower() and words[2] != "HTTP/1.0"
         self._head = (words[0], words[1].partition("?")[0], headers, keep)
@@ -92,14 +89,14 @@ class Parser:
         length = headers.get("content-length", "0")
         if coding:
             if coding != "chunked" or "content-length" in headers:
-                raise BadRequestError(400, "an unclear body length")
+                raise BadRequestError(400, "ambiguous body length")
             self._chunks = bytearray()
         elif not length.isdigit():
-            raise BadRequestError(400, "a Content-Length that is no number")
+            raise BadRequestError(400, "Content-Length is not a number")
         else:
             self._length = int(length)
             if self._length > MAX_BODY_BYTES:
-                raise BadRequestError(413, "the body is too large")
+                raise BadRequestError(413, "request body too large")
 
     def _counted(self) -> bytes | None:
         if len(self._buffer) < self._length:
@@ -114,9 +111,9 @@ class Parser:
             try:
                 size = int(bytes(self._buffer[:end]).partition(b";")[0], 16)
             except ValueError:
-                raise BadRequestError(400, "a chunk without a size") from None
+                raise BadRequestError(400, "chunk without a size") from None
             if size < 0 or len(self._chunks) + size > MAX_BODY_BYTES:
-                raise BadRequestError(413, "the body is too large")
+                raise BadRequestError(413, "request body too large")
             stop = end + 2 + size
             if len(self._buffer) < stop + 2:
                 return None
@@ -128,7 +125,7 @@ class Parser:
 
 
 class Responder:
-    """Writes one answer: `send` a whole one, or `start`, `write` ..., `finish` a stream."""
+    """Writes one response: `send` a whole one, or `start`, `write` ..., `finish` a stream."""
 
     def __init__(self, connection: Connection, keep_alive: bool) -> None:
         self._connection = connection
@@ -178,7 +175,8 @@ class Connection(asyncio.Protocol):
         self.busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        # uvloop's class does not inherit from Transport
+        self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
         self._task = asyncio.ensure_future(self._serve())
 
@@ -228,7 +226,7 @@ class Connection(asyncio.Protocol):
             try:
                 await self._server.handler(request, responder)
             except Exception:  # noqa: BLE001
-                # The connection below it is closed; what is wrong here must not end the server.
+                # The connection is closed; an error here must not stop the server.
                 _log.exception("%s %s failed", request.method, request.path)
                 if not responder.status:
                     responder.send(500, b"internal error\n", "text/plain")
@@ -251,7 +249,7 @@ class HttpServer:
         self._listening: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """The port, which the kernel chooses for 0."""
+        """Return the port, chosen by the kernel for 0."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
             lambda: Connection(self), host, port, backlog=1024
@@ -263,8 +261,9 @@ class HttpServer:
             self._idle.set()
 
     async def drain(self, deadline_s: float) -> bool:
-        """Let what runs come to its end; new requests are still answered (the handler refuses
-        them). Then close everything; False if something was cut."""
+        """Finish running requests, then close. Return False if any was cut off. New requests are
+        still passed to the handler, which rejects them.
+        """
         self.draining = True
         done = True
         if any(connection.busy for connection in self.connections):
@@ -277,7 +276,7 @@ class HttpServer:
             self._listening.close()
         for connection in tuple(self.connections):
             connection.close()
-        if self.connections:  # what was written last is still on its way
+        if self.connections:  # flush the last writes
             self._empty.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), _FLUSH_S)

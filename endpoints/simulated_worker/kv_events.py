@@ -1,7 +1,6 @@
-"""KV events as vLLM 0.32 has them: what the block model really stores and evicts.
+"""KV events of vLLM 0.32 for the block model's inserts and evictions.
 
-Promises one batch for each step of the engine that changed something, in the order it happened, and
-nothing that the model did not do. Must not know requests or sockets.
+One batch per engine step with changes, in order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Event = dict[str, Any]
 
 @dataclass(slots=True)
 class _Block:
-    """What must be said of a block; kept as long as any tier holds it or may get it."""
+    """Event data of a block, kept while any tier holds it or may store it."""
 
     parent: Hash | None
     tokens: list[int]
@@ -27,22 +26,22 @@ class _Block:
 
 
 def event_hash(block: Hash) -> int:
-    """The low 64 bits, as vLLM's default has it."""
+    """Return the low 64 bits, as vLLM does by default."""
     return int.from_bytes(block[-8:], "big")
 
 
 class KvLog:
-    """Collects events; `publish` takes what `flush` found as one batch."""
+    """Collects events; `flush` passes them to `publish` as one batch."""
 
     def __init__(self, block_size: int, publish: Callable[[list[Event]], None]) -> None:
         self._block_size = block_size
         self._publish = publish
         self._blocks: dict[Hash, _Block] = {}
         self._events: list[Event] = []
-        self._last: Hash | None = None  # last block of the event that may be continued
+        self._last: Hash | None = None  # last block of the event that may be extended
 
     def know(self, tokens: Sequence[int], hashes: Sequence[Hash], first: int, salt: str) -> None:
-        """Blocks `first` and on of a prompt may be stored now."""
+        """Register the prompt's blocks from `first` on, which may be stored now."""
         size = self._block_size
         for number in range(first, len(hashes)):
             if hashes[number] not in self._blocks:
@@ -54,7 +53,7 @@ class KvLog:
                 )
 
     def forget(self, hashes: Sequence[Hash]) -> None:
-        """Those of them which nobody holds; their request is over."""
+        """Drop those blocks of a finished request that no tier holds."""
         for block in hashes:
             known = self._blocks.get(block)
             if known is not None and not known.media:
@@ -79,7 +78,7 @@ class KvLog:
         self._last = None
 
     def again(self, hashes: Sequence[Hash]) -> None:
-        """Reused blocks, told once more from position 0 (`kv_cache_report_mode` full)."""
+        """Report reused blocks again from position 0 (`kv_cache_report_mode` full)."""
         self._last = None
         for block in hashes:
             known = self._blocks.get(block)
@@ -89,8 +88,9 @@ class KvLog:
         self._last = None
 
     def cleared(self) -> None:
-        """The device holds nothing; published with the next step, as vLLM does. What L1 holds
-        it still holds, though the event does not say so."""
+        """Record that the device was cleared; published with the next step, as in vLLM. L1 keeps
+        its blocks, which the event does not express.
+        """
         for block, known in list(self._blocks.items()):
             known.media.discard(GPU)
             if not known.media:
@@ -99,13 +99,12 @@ class KvLog:
         self._last = None
 
     def flush(self) -> None:
-        """The step is over."""
         events, self._events, self._last = self._events, [], None
         if events:
             self._publish(events)
 
     def _tell(self, block: Hash, known: _Block, medium: str) -> None:
-        # The device's events carry other inputs for each block; those of vLLM's connector do not.
+        # The device's events carry extra keys per block; those of vLLM's connector do not.
         keys = [[known.salt] if known.salt else None] if medium == GPU else None
         before = self._events[-1] if self._events else None
         follows = self._last is not None and self._last == known.parent

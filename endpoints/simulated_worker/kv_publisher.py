@@ -1,8 +1,8 @@
-"""Publishes KV events on ZeroMQ sockets, with vLLM 0.32's framing and replay protocol.
+"""ZeroMQ publisher of KV events with vLLM 0.32's framing and replay protocol.
 
-Frames: topic, sequence number from 0 for each process, a msgpack array of time, events and rank. A
-bounded buffer of batches is replayed on request, and ends with a marker. Must not know what the
-events say. Apart from the rest because only who publishes needs pyzmq and msgspec.
+Frames: topic, sequence number from 0 per process, and a msgpack array of time, events and rank. A
+bounded buffer of batches is replayed on request, followed by an end marker. A separate module,
+since only publishers need pyzmq and msgspec.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _pack = msgspec.msgpack.encode
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be used; the text is for a person."""
+    """The socket endpoint cannot be used; the text is for display."""
 
 
 class Publisher:
-    """PUB for events and ROUTER for replays, on the event loop. Raises EndpointError."""
+    """PUB socket for events and ROUTER socket for replays. Raises EndpointError."""
 
     def __init__(self, endpoint: str, replay_endpoint: str, topic: str = "") -> None:
         self._topic = topic.encode()
@@ -82,7 +82,7 @@ class Publisher:
         return socket
 
     def _serve(self) -> None:
-        """Every request that waits; ZeroMQ tells of readiness once, not for each."""
+        """Answer every waiting request: ZeroMQ signals readiness once, not per request."""
         assert self._replay is not None
         while True:
             try:

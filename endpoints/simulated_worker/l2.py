@@ -1,8 +1,7 @@
-"""L2 as a simulated worker uses it: a real server, real commands, but only markers for blocks.
+"""L2 client of a simulated worker: real server and commands, markers instead of blocks.
 
-Promises that no failure reaches a request: whatever goes wrong is a miss, and counted. Blocking
-calls are made on a few threads; what waits to be stored is bounded, the rest is dropped and
-counted.
+Errors count as misses and never fail a request. Blocking calls run on a few threads; the store
+queue is bounded, and dropped blocks are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_WAITING_STORES = 64
 
 
 class L2:
-    """`namespace` keeps unlike workers apart, and simulated blocks away from real ones."""
+    """`namespace` separates different workers, and simulated from real blocks."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class L2:
         self._stores: set[asyncio.Future[list[KeyOutcome]]] = set()
 
     async def load(self, blocks: Sequence[Hash]) -> tuple[set[Hash], float]:
-        """Those blocks which L2 has, as a prefix walk would find them, and the time it took."""
+        """Return the blocks found by a prefix walk, and the lookup time (s)."""
         start = time.monotonic()
         found: set[Hash] = set()
         loop = asyncio.get_running_loop()
@@ -61,7 +60,7 @@ class L2:
         return found, time.monotonic() - start
 
     def store(self, blocks: Sequence[Hash]) -> None:
-        """In the background; dropped when too much waits already."""
+        """Store in the background; drop the blocks if the queue is full."""
         if not blocks:
             return
         if len(self._stores) >= _MAX_WAITING_STORES:

@@ -1,7 +1,6 @@
-"""vLLM 0.32's metrics as data: names, texts and buckets, exactly as it exposes them.
+"""Metric families of vLLM 0.32: names, help texts, labels and buckets, exactly as exposed.
 
-Promises that a dashboard cannot tell the difference by a name, a type, a label or a bound. Taken
-from `vllm/v1/metrics/{loggers,buckets}.py` and `vllm/v1/kv_offload` of that version.
+Source: `vllm/v1/metrics/{loggers,buckets}.py` and `vllm/v1/kv_offload`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LOOKUP_ASYNC = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10
 
 
 def one_two_five(most: int) -> tuple[float, ...]:
-    """1, 2, 5, 10, ... up to and including `most`."""
+    """Return 1, 2, 5, 10, ... up to and including `most`."""
     found = []
     power = 1
     while power <= most:
@@ -134,7 +133,7 @@ REJECTIONS = (
     "Number of admission attempts rejected by a queue limit, by reason.",
     ("max_num_queued_reqs", "max_num_queued_tokens"),
 )
-# None: the 1-2-5 series up to the longest context.
+# None: the 1-2-5 series up to the maximum context length.
 HISTOGRAMS: dict[str, tuple[str, str, tuple[float, ...] | None]] = {
     "prompt": ("vllm:request_prompt_tokens", "Number of prefill tokens processed.", None),
     "generation": (
@@ -213,7 +212,7 @@ HISTOGRAMS: dict[str, tuple[str, str, tuple[float, ...] | None]] = {
         None,
     ),
 }
-# With a KV connector only.
+# Only with a KV connector.
 OFFLOAD_COUNTERS = {
     "load_bytes": (
         "vllm:kv_offload_load_bytes_total",
@@ -280,7 +279,7 @@ SECONDARY_COUNTERS = {
         "Total bytes written from the primary tier to secondary tiers, labeled by tier.",
     ),
 }
-# Our plug-in's own (cachetier/vllm_connector/stats.py).
+# From our plug-in (cachetier/vllm_connector/stats.py).
 L2_OPERATIONS = (
     "emberline_l2_client_operations_total",
     "Blocks asked of L2, by operation and result.",

@@ -1,7 +1,7 @@
-"""OpenAI's shapes: requests checked and taken apart, answers and errors put together.
+"""OpenAI API formats: request validation, responses and errors.
 
-Promises that what is not simulated is refused by name, as vLLM would refuse a bad value, rather
-than ignored when it would change the answer. Must not know how an answer comes about.
+Parameters that would change the answer but are not simulated are rejected by name, as vLLM rejects
+a bad value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from endpoints.simulated_worker import tokens
 
 FINGERPRINT = "emberline-simulated"
 _COMPLETION_TOKENS = 16
-# Parameters which would change the answer's shape, with the value that does not.
+# Parameters that change the answer's format, with their neutral values.
 _NOT_SIMULATED = {
     "n": 1,
     "best_of": 1,
@@ -44,7 +44,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A checked request. `max_tokens` is what may be generated at most."""
+    """A validated request. `max_tokens`: upper limit of generated tokens."""
 
     model: str
     chat: bool
@@ -60,8 +60,6 @@ class CompletionRequest:
 
 @dataclass(slots=True)
 class Shape:
-    """The parts that all chunks of one answer share."""
-
     ask: CompletionRequest
     request_id: str
     created: int = field(default_factory=lambda: int(time.time()))
@@ -76,7 +74,7 @@ class Shape:
         return dump(self._frame(kind, [choice]) | {"usage": usage})
 
     def chunk(self, text: str | None, finish: str | None = None) -> bytes:
-        """One event; text None opens a chat's answer."""
+        """Return one event; text None starts a chat answer."""
         choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
         if self.ask.chat:
             opening = {"role": "assistant", "content": ""}
@@ -123,7 +121,7 @@ def dump(value: Any) -> bytes:
 def load(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-        dump(value)  # half of a surrogate pair is a character to json alone
+        dump(value)  # json accepts lone surrogates
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"The body is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -182,7 +180,7 @@ def check_model(body: dict[str, Any], models: tuple[str, ...]) -> str:
 def chat_tokens(body: dict[str, Any]) -> list[int]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ApiError(400, "messages is no list with at least one message.", "messages")
+        raise ApiError(400, "messages must be a non-empty list.", "messages")
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise ApiError(400, "A message needs a role and a content.", "messages")
@@ -204,8 +202,8 @@ def _completion_tokens(body: dict[str, Any]) -> list[int]:
     if isinstance(prompt, list) and all(type(item) is int for item in prompt):
         return list(prompt)
     if isinstance(prompt, list) and len(prompt) > 1:
-        raise ApiError(400, "A simulated worker answers one prompt a request.", "prompt")
-    raise ApiError(400, "prompt is neither text nor a list of token ids.", "prompt")
+        raise ApiError(400, "A simulated worker supports one prompt per request.", "prompt")
+    raise ApiError(400, "prompt must be a text or a list of token ids.", "prompt")
 
 
 def _integer(body: dict[str, Any], name: str, default: int | None, least: int) -> int | None:

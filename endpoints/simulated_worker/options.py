@@ -1,7 +1,6 @@
-"""The command line of a simulated worker.
+"""Command-line options of a simulated worker.
 
-Promises to refuse what it cannot do and to name what it ignores: an endpoint's worker arguments
-are meant for vLLM, and most of them mean nothing here.
+Unsupported values are rejected; vLLM arguments without effect here are ignored and listed.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 @dataclass(frozen=True)
 class Options:
-    """Times are those of SmolLM2-135M on one CPU core divided by `speed` (see timing.py)."""
+    """Times are those of SmolLM2-135M on one CPU core divided by `speed` (see engine.Timing)."""
 
     host: str
     port: int
-    models: tuple[str, ...]  # the first names the worker in its metrics
+    models: tuple[str, ...]  # the first one labels the metrics
     block_size: int = 32
     device_blocks: int = 2048
     l1_bytes: int = 0

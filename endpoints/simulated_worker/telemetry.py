@@ -1,7 +1,7 @@
-"""What a simulated worker counts, under vLLM's names.
+"""Metrics of a simulated worker under vLLM's names.
 
-Promises that each method is called where vLLM counts the same thing (cached tokens at admission,
-finished requests at their end), so that sums agree as they do there. Must not decide anything.
+Each method is called where vLLM counts the same (cached tokens at admission, requests at their
+end), so that sums agree.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ _OUTCOMES = {"load": tuple(KeyOutcome), "store": tuple(KeyOutcome)}
 
 @dataclass(frozen=True, slots=True)
 class QueueAdmission:
-    """How a prompt was served: tokens by where they came from."""
-
     prompt: int
     device: int
     host: int
@@ -67,7 +65,7 @@ class Telemetry:
         if options.l1_bytes or options.l2:
             self.offload = Offload(registry, labels, has_l2=options.l2 is not None)
 
-    # ---- a request's way
+    # ---- request
 
     def admitted(self, way: QueueAdmission) -> None:
         count, by = self.counters, self.labelled
@@ -112,7 +110,7 @@ class Telemetry:
             self.offload.read(l2)
         return self.registry.render()
 
-    # ---- facts which do not change
+    # ---- constant values
 
     def _facts(self) -> None:
         options, registry, labels = self._options, self.registry, self._labels
@@ -147,8 +145,6 @@ class Telemetry:
 
 
 class Offload:
-    """The families which a KV connector adds."""
-
     def __init__(self, registry: Registry, labels: dict[str, str], has_l2: bool) -> None:
         for stage in ("waiting_to_start", "in_progress", "completed_waiting"):
             gauge = registry.gauge(*f.KV_FETCH, **labels, stage=stage)
@@ -184,7 +180,7 @@ class Offload:
         self.tiers[tier, "hits"].add(hits)
 
     def read(self, l2: L2) -> None:
-        """Copy what the client counted on its threads."""
+        """Copy the counters of the client's threads."""
         for key, count in dict(l2.client.counters.by_outcome).items():
             if key in self._l2:
                 self._l2[key].set(count)

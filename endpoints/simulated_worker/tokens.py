@@ -1,7 +1,7 @@
-"""Text to tokens, a chat to its prompt, a prompt to its made-up answer: all of it deterministic.
+"""Deterministic tokenizer, chat template and answer generator.
 
-Promises that an answer's text, put back into the next prompt, gives the tokens it was counted
-as, so that a conversation's second turn finds the first one's blocks. Must not know of caches.
+Tokenizing an answer as part of the next prompt gives the same tokens, so that a conversation's
+second turn hits the blocks of the first.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _SHORTEST, _LONGEST = 32, 96
 
 
 def pieces(text: str) -> list[str]:
-    """What the text is cut into; joined they are the text again."""
+    """Split the text; the joined pieces equal it."""
     return _PIECE.findall(text)
 
 
@@ -90,7 +90,7 @@ def number(piece: str) -> int:
 
 
 def chat_prompt(messages: Sequence[Any], tools: object = None) -> str:
-    """ChatML, as the small models use it, with the assistant's turn opened."""
+    """Return a ChatML prompt with the assistant's turn opened."""
     turns = [("tools", json.dumps(tools, sort_keys=True))] if tools else []
     turns += [(message["role"], _content(message)) for message in messages]
     said = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
@@ -110,13 +110,13 @@ def _content(message: Any) -> str:
 
 
 def answer(prompt: Sequence[int], seed: int, least: int, most: int) -> tuple[list[str], bool]:
-    """Between `least` and `most` pieces for this prompt, and whether the text came to its end."""
+    """Return between `least` and `most` pieces, and whether the text ended by itself."""
     digest = hashlib.sha256(repr((seed, tuple(prompt))).encode()).digest()
     source = random.Random(digest)
     wanted = max(least, source.randint(_SHORTEST, _LONGEST))
     found = pieces(_OPENING)
     while len(found) < min(wanted, most):
         found += pieces(" " + source.choice(_WORDS))
-    if wanted < most:  # whole words, then an end
+    if wanted < most:  # whole words, then a final stop
         return [*found[: most - 1], "."], True
     return found[:most], False

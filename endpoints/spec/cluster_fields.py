@@ -1,7 +1,4 @@
-"""The fields of an endpoint on a cluster, declared once (see `spec_fields`).
-
-Promises the same as there. Must not know Django, other fields or a cluster.
-"""
+"""Fields of an endpoint on a cluster (see `fields`)."""
 
 from __future__ import annotations
 
@@ -192,4 +189,4 @@ CLUSTER_FIELDS: tuple[SpecField, ...] = (
     *_OTHERS,
 )
 ANYWHERE = frozenset({"tags", "manifest"})
-"""Not only for clusters."""
+"""Fields of cluster sections that also apply to this machine."""

@@ -1,8 +1,7 @@
-"""Rules of a spec on a cluster: what belongs together, and what this cluster can carry.
+"""Rules of a spec on a cluster: consistency, and capabilities of the cluster.
 
-Promises that what a cluster was seen not to carry is refused before anything is made, with the
-reason and what helps; while nobody has looked at it yet, the cluster itself will say. Must not know
-Django; what is known of the cluster comes in as `ClusterFacts`.
+Missing capabilities are rejected with cause and fix; before the first observation of a cluster
+nothing is rejected for its capabilities.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from typing import Any
 from console.provisioners.kubernetes.api import capabilities as known
 from endpoints.spec.cluster_fields import CLUSTER_FIELDS
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.gpus import gpu_resource
 from endpoints.spec.pod_fields import SOURCES
-from endpoints.workload.worker_pod import gpu_resource
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """`capabilities` None: nobody has looked yet. `why_not` says of one why it is missing and what
-    helps. `worker_image`, `engine_image`: whether the installation names one."""
+    """`capabilities` None: not observed yet. `why_not`: cause and fix of a missing capability.
+    `worker_image`, `engine_image`: whether the installation sets one.
+    """
 
     name: str
     capabilities: frozenset[str] | None = None
@@ -67,7 +67,7 @@ def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
         yield _error(spec, "pod.image", message, remedy, "no_image")
 
 
-# Where Kubernetes takes which value: what is not said here may be any number from 0 on.
+# Ranges in Kubernetes; fields not listed accept any number from 0 on.
 _GRACE, _SUCCESS = "terminationGracePeriodSeconds", "successThreshold"
 
 
@@ -109,7 +109,7 @@ def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError
         yield from _lacking(spec, cluster, "resources.gpus", capability, "A worker with GPUs")
 
 
-# What each source needs to be found, and what else it may be told.
+# Required and optional fields per source.
 SOURCE_NEEDS = {
     "": (),
     "huggingface": (),

@@ -1,8 +1,6 @@
-"""What a user may want of an endpoint on a cluster, as frozen values.
+"""Frozen sections of an endpoint's spec for clusters.
 
-Promises that a value left at its default means "as on one machine", so that a spec without any of
-these is what it was before clusters were known. What has no meaning of our own is held in
-Kubernetes' own words. Must not know Django or a cluster.
+Defaults mean "as on one machine". Values without a field of our own keep their Kubernetes form.
 """
 
 from __future__ import annotations
@@ -11,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Plain = dict[str, Any]
-"""A JSON object in somebody else's words."""
+"""A JSON object in an external format."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSpec:
-    """`cluster` "": this machine; `namespace` "": the cluster's own. `instance_types` in order of
-    preference."""
+    """`cluster` "": this machine; `namespace` "": the cluster's default. `instance_types` in order
+    of preference.
+    """
 
     cluster: str = ""
     namespace: str = ""
@@ -31,8 +30,9 @@ class PlacementSpec:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Where the weights come from. `type` "": as the field model says (a folder of the image, or
-    a Hugging Face name which the worker downloads itself)."""
+    """Source of the weights. `type` "": as given by `model`, a folder in the image or a Hugging
+    Face name that the worker downloads itself.
+    """
 
     type: str = ""
     location: str = ""
@@ -52,7 +52,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """Of each worker. `port` 0: ours."""
+    """Pod of each worker. `port` 0: the default."""
 
     image: str = ""
     command: tuple[str, ...] = ()
@@ -70,8 +70,9 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSpec:
-    """`deadline_s` for a change to be served; `drain_s` is how long a worker that is to end goes
-    on answering."""
+    """`deadline_s`: limit for a rollout to serve; `drain_s`: limit for a terminating worker's
+    requests.
+    """
 
     deadline_s: int = 1800
     auto_rollback: bool = True
@@ -80,7 +81,7 @@ class RolloutSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSpec:
-    """Of the workers, by what KEDA's triggers say. While enabled, `replicas` is where it starts."""
+    """Worker autoscaling by KEDA triggers. If enabled, `replicas` is the initial count."""
 
     enabled: bool = False
     min: int = 1
@@ -95,8 +96,6 @@ class ScalingSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExposureSpec:
-    """How callers outside the cluster reach the router."""
-
     kind: str = "none"
     host: str = ""
     class_name: str = ""
@@ -109,9 +108,9 @@ class ExposureSpec:
 
 @dataclass(frozen=True, slots=True)
 class RouterSpec:
-    """`max_replicas` above `replicas`: scaled between the two by its own load. `cpus` and
-    `memory_gib` are requested for each; `cpu_limit` 0: no limit, `memory_limit_gib` 0: as much as
-    is requested."""
+    """`max_replicas` above `replicas`: autoscaled by the router's load. `cpus` and `memory_gib` are
+    requests per replica; `cpu_limit` 0: no limit, `memory_limit_gib` 0: equal to the request.
+    """
 
     replicas: int = 2
     max_replicas: int = 0
@@ -123,7 +122,7 @@ class RouterSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimitsSpec:
-    """Of each worker. `max_concurrent` 0 and `max_queue` -1: no limit."""
+    """Per worker. `max_concurrent` 0 and `max_queue` -1: no limit."""
 
     max_concurrent: int = 0
     max_queue: int = -1
@@ -139,8 +138,9 @@ class MonitoringSpec:
 
 @dataclass(frozen=True, slots=True)
 class PdSpec:
-    """Prefill and decode by workers of their own; prompts below `threshold` tokens are not split.
-    `prefill` and `decode`: replicas, args, resources, nodeSelector."""
+    """Disaggregated prefill and decode; prompts below `threshold` tokens are not split. `prefill`
+    and `decode`: replicas, args, resources, nodeSelector.
+    """
 
     enabled: bool = False
     prefill: Plain = field(default_factory=dict)

@@ -1,9 +1,7 @@
-"""What a user wants of an endpoint, as frozen values: read from JSON, written back without loss.
+"""Frozen spec of an endpoint, read from and written to JSON without loss, and differences of specs.
 
-Promises that every way in (form, REST, command line, a stored revision) goes through `read`,
-so that all of them refuse the same things in the same words, and all at once rather than one
-by one. Must not know Django, the machine, or what runs: rules that need more than one field or
-a look at the machine are in `spec_rules`.
+All inputs (form, REST, command line, stored revisions) go through `read`, which returns all errors
+at once. Rules across fields and on the installation are in `rules`.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One refused value: where, what, why, and what to do instead."""
-
     field: str
     value: Any
     message: str
@@ -45,8 +41,6 @@ class FieldError:
 
 
 class SpecErrors(Exception):
-    """A spec was refused; `errors` says everything that is wrong with it."""
-
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(f"{e.field}: {e.message} {e.remedy}" for e in errors))
         self.errors = tuple(errors)
@@ -54,8 +48,6 @@ class SpecErrors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class L1Spec:
-    """Memory of each worker. `chunk_tokens` is the unit which L1 and L2 store."""
-
     enabled: bool = True
     size_gib: float = 0.5
     policy: str = "lru"
@@ -68,8 +60,6 @@ class L1Spec:
 
 @dataclass(frozen=True, slots=True)
 class L2Spec:
-    """The shared tier: our own pool ("tieredstorage"), or somebody's Redis or Valkey."""
-
     enabled: bool = False
     backend: str = "tieredstorage"
     tier: str = "default"
@@ -93,14 +83,12 @@ class RoutingSpec:
 
     @property
     def effective_strategy(self) -> str:
-        """With routing off the router still carries requests: to each worker in turn."""
+        """Return the strategy; round robin with routing off."""
         return self.strategy if self.enabled else "roundrobin"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcesSpec:
-    """Of one worker. Memory does not include L1."""
-
     cpus: float = 1.0
     memory_gib: float = 4.0
     gpus: int = 0
@@ -143,8 +131,9 @@ class EndpointSpec:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON shape; `parse` reads it back to an equal spec. A section for clusters is in it
-        only where something of it is wanted: other specs stay as they were before clusters."""
+        """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
+        included only if non-default, so that older specs keep their form.
+        """
         data: dict[str, Any] = _listed(asdict(self))
         for name in _WHERE_WANTED:
             if getattr(self, name) == DEFAULTS.get(name, {}):
@@ -152,7 +141,6 @@ class EndpointSpec:
         return data
 
     def flat(self) -> dict[str, Any]:
-        """Every field by its path."""
         return flatten(_listed(asdict(self)))
 
 
@@ -160,7 +148,7 @@ _WHERE_WANTED = (*DEFAULTS, "tags", "manifest")
 
 
 def _listed(data: Any) -> Any:
-    """JSON knows no tuples."""
+    """Convert tuples to lists for JSON."""
     if isinstance(data, dict):
         return {key: _listed(value) for key, value in data.items()}
     return [_listed(item) for item in data] if isinstance(data, list | tuple) else data
@@ -183,8 +171,7 @@ def _leaves(data: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `flatten`. A path below what is no object stays as it is, to be refused by
-    its name."""
+    """Invert `flatten`. A path below a non-object stays flat, to be rejected by name."""
     data: dict[str, Any] = {}
     for path, value in flat.items():
         *parents, leaf = path.split(".")
@@ -199,17 +186,16 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the leaves of `patch` put over it: what a PATCH means."""
+    """Return `base` with the leaves of `patch`, as for PATCH."""
     return nest({**flatten(base), **flatten(patch)})
 
 
 def read(
     data: Any, defaults: Mapping[str, Any] | None = None
 ) -> tuple[EndpointSpec, list[FieldError]]:
-    """The spec in `data`, and all that is wrong with single fields.
-
-    A refused field has its default in the returned spec, so that further rules can still be
-    tried on the others. `defaults` are the installation's (such as the engine), by path.
+    """Return the spec in `data` and the errors of single fields. A rejected field has its default
+    in the returned spec, so that further rules can be checked. `defaults` are the installation's
+    (such as the engine), by path.
     """
     if not isinstance(data, Mapping):
         return EndpointSpec(name="", model=""), [not_an_object(data)]
@@ -233,7 +219,7 @@ def read(
 
 
 def _own(fallback: Any) -> Any:
-    """A default which nobody else changes: specs are read by the hundred, and copying is dear."""
+    """Return a default; immutable ones are shared, since copying is slow for hundreds of specs."""
     if fallback is None:
         return ""
     return deepcopy(fallback) if isinstance(fallback, dict | list) else fallback
@@ -244,7 +230,6 @@ def not_an_object(value: Any) -> FieldError:
 
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:
-    """A spec from accepted values by path."""
     data = nest(flat)
     cache = data["cache"]
     return EndpointSpec(
@@ -264,7 +249,7 @@ def build(flat: Mapping[str, Any]) -> EndpointSpec:
 
 
 def parse(data: Any, defaults: Mapping[str, Any] | None = None) -> EndpointSpec:
-    """The spec in `data`, or `SpecErrors`. Looks at single fields only: see `spec_rules.check`."""
+    """Return the spec in `data`. Raise SpecErrors. Checks single fields only: see `rules.check`."""
     spec, errors = read(data, defaults)
     if errors:
         raise SpecErrors(errors)
@@ -313,7 +298,6 @@ class FieldChange:
 
 
 def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
-    """Changed fields in the order of the form."""
     old, new = before.flat(), after.flat()
     return tuple(
         FieldChange(f.path, f.label, old[f.path], new[f.path], f.effect)
@@ -323,5 +307,4 @@ def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[FieldChange, ...]:
 
 
 def as_audit(changes: tuple[FieldChange, ...]) -> dict[str, list[Any]]:
-    """The trail's shape: {"replicas": [1, 2]}."""
     return {change.path: [change.before, change.after] for change in changes}

@@ -1,7 +1,6 @@
-"""One field of an endpoint: its type, its bounds, its words, and what a change of it does.
+"""Declaration of a spec field: type, bounds, texts, and effect of a change.
 
-Promises that whatever JSON holds is accepted in the field's own type or refused in words. Must not
-know which fields there are.
+Any JSON value is either converted to the field's type or rejected with a message.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from typing import Any
 from endpoints.spec.validators import CONTROL, Problem
 
 _READABLE = 1e300
-"""A whole number beyond a float's range cannot even be shown in short."""
+"""Bound of displayed numbers: an integer beyond a float's range cannot be formatted."""
 _LONGEST = 262_144
-"""Characters of a JSON value; a cluster takes no larger object either."""
+"""Limit of a JSON value (characters), as for Kubernetes objects."""
 
 
 class Effect(StrEnum):
-    """What changing a field of a running endpoint does."""
-
     FIXED = "fixed"
     RESTART = "restart"
     LIVE = "live"
@@ -30,9 +27,10 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """`kind` is str, int, float, bool, tuple (of str), dict (a JSON object) or list (of JSON
-    values). `default` None means required. `from_text` reads a value that was sent as one text; it
-    returns the text itself where it cannot."""
+    """`kind`: str, int, float, bool, tuple (of str), dict (JSON object) or list (JSON values).
+    `default` None: required. `from_text` parses a value sent as one text, and returns the text if
+    it cannot.
+    """
 
     path: str
     kind: type
@@ -49,7 +47,6 @@ class SpecField:
     from_text: Callable[[str], Any] | None = None
 
     def accept(self, value: Any) -> tuple[Any, Problem | None]:
-        """The value in the field's own type, or what is wrong with it."""
         if self.from_text is not None and isinstance(value, str):
             value = self.from_text(value)
         typed, fits = _typed(self.kind, value)
@@ -84,7 +81,7 @@ class SpecField:
 
 
 def _instead(kind: type, value: Any) -> str:
-    """What was given; not for texts and what holds texts: there may be a secret inside."""
+    """Describe the given value; omitted for texts and containers, which may hold a secret."""
     if kind not in (int, float, bool):
         return ""
     text = repr(value)
@@ -121,7 +118,7 @@ def _typed(kind: type, value: Any) -> tuple[Any, bool]:
 
 
 def _plain(kind: type, value: Any) -> tuple[Any, bool]:
-    """A copy, so that nobody changes a spec through what it was read from."""
+    """Return a deep copy, so that the source cannot change the spec."""
     if not isinstance(value, kind):
         return None, False
     try:

@@ -1,7 +1,7 @@
-"""The fields of an endpoint, declared once: type, bounds, words for people, what a change does.
+"""Field table of an endpoint: types, bounds, texts and effects of a change.
 
-Promises that the form's labels and help, the API's messages and the marks "restarts workers" or
-"applies live" come from this one table. Must not know Django, other fields or the machine.
+Source of the form's labels and help, of API messages, and of the marks "restarts workers" and
+"applies live".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which grants of its team a spec needs: what in it reaches beyond a plain, restricted pod.
+"""Team grants required by a spec for anything beyond a plain, restricted pod.
 
-An allow-list: each field is judged or listed as free, and within a judged field whatever is not
-known to be harmless needs the grant `host`. Also a null is no default: it removes what is rendered.
+An allow-list: each field is checked or listed as free, and unknown content of a checked field needs
+the grant `host`. A null is no default: it removes what is rendered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLAIN_FLAGS = """
 --uvicorn-log-level --video-pruning-rate --watermark
 """
 PLAIN_FLAGS = frozenset(_PLAIN_FLAGS.split())
-"""Arguments of vLLM whose value, without a slash, names no file, no code and no address."""
+"""vLLM arguments whose value, without a slash, references no file, code or address."""
 
 Found = Iterator[tuple[Grant, str]]
 
@@ -53,7 +53,7 @@ class Need:
 
 
 def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]:
-    """`model_folder` says of a path whether it is inside the installation's folder of models."""
+    """`model_folder` returns whether a path is inside the installation's model folder."""
     flat = spec.flat()
     found = [
         Need(path, grant, what)
@@ -66,7 +66,6 @@ def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]
 
 
 def refused(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
-    """`team`: whose endpoint it is, "" for nobody's."""
     flat = spec.flat()
     whom = f"give team {team} that grant" if team else "make this change, or grant it to a team"
     return [
@@ -82,11 +81,11 @@ def refused(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[Fiel
 
 
 def _of_machine(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> Iterator[Need]:
-    """A local worker runs as the console's own user and reads what the console can read."""
+    """Yield the needs of local workers, which run as the console's user and read its files."""
     if spec.model.startswith("/") and not model_folder(spec.model):
         yield Need("model", Grant.MACHINE, "A model outside the installation's folder of models")
     if spec.simulated:
-        return  # it reads no file and runs no code
+        return  # reads no file and runs no code
     for argument in spec.worker_args:
         flag = flag_of(argument)
         if flag and flag.partition(".")[0] not in PLAIN_FLAGS:
@@ -111,7 +110,7 @@ def _named(grant: Grant, what: str) -> Callable[[Any], Found]:
 
 def _tags(value: Mapping[str, Any]) -> Found:
     for name in value:
-        if "/" in name:  # what controllers act on has a prefix
+        if "/" in name:  # keys read by controllers have a prefix
             yield Grant.ANNOTATIONS, f"The annotation {name!r}"
 
 
@@ -135,7 +134,7 @@ def _triggers(value: list[Any]) -> Found:
         yield from _unknown(one, known, "A trigger")
 
 
-# ---- pods, in Kubernetes' own words
+# ---- pods, in Kubernetes form
 
 
 def _variables(value: Any, where: str = "A variable") -> Found:
@@ -225,7 +224,7 @@ def _each(value: Any, known: Collection[str], what: str) -> Found:
 
 
 def _security(value: Any) -> Found:
-    """Only what takes rights away."""
+    """Allow only settings that remove privileges."""
     if not isinstance(value, Mapping):
         yield Grant.HOST, "securityContext"
         return
@@ -258,7 +257,7 @@ _HANDLERS: Mapping[str, Collection[str]] = {
 
 
 def _probe(value: Any, what: str = "a probe") -> Found:
-    """The kubelet sends a probe from the node: never to another host than the pod."""
+    """Allow no other host: the kubelet sends probes from the node."""
     given = value if isinstance(value, Mapping) else {"": value}
     for key, handler in given.items():
         if key in _HANDLERS:
@@ -268,7 +267,6 @@ def _probe(value: Any, what: str = "a probe") -> Found:
 
 
 def _probes(value: Any) -> Found:
-    """By name: probes of the worker, or the handlers of a container's lifecycle."""
     given = value if isinstance(value, Mapping) else {"": value}
     for name, one in given.items():
         yield from _probe(one, f"The probe {name!r}")
@@ -279,7 +277,7 @@ _RESOURCE_DOMAINS = frozenset({*GPU_DOMAINS, "vpc.amazonaws.com", "aws.amazon.co
 
 
 def _resources(value: Any) -> Found:
-    """Devices of other domains may be anything that the node has."""
+    """Allow no extended resources of other domains, which may be any device of the node."""
     if not isinstance(value, Mapping):
         yield Grant.HOST, "resources"
         return
@@ -293,7 +291,7 @@ def _resources(value: Any) -> Found:
 
 
 def _objects(value: Any) -> list[Mapping[str, Any] | None]:
-    """The objects of a list; None for each thing that is no object."""
+    """Return the list's objects; None for each other value."""
     if not isinstance(value, list):
         return [] if value is None else [None]
     return [one if isinstance(one, Mapping) else None for one in value]
@@ -344,4 +342,4 @@ JUDGED: Mapping[str, Callable[[Any], Found]] = {
     "tags": _tags,
 }
 OF_MACHINE = frozenset({"model", "worker_args"})
-"""Judged for workers of the console's own machine; in a pod both reach only what the pod has."""
+"""Checked for local workers only; in a pod they reach only the pod's content."""

@@ -1,6 +1,4 @@
-"""Fields of an endpoint's pods on a cluster: where they run, where weights come from, what is in
-them, how they are replaced (see `spec_fields`). Must not know Django, other fields or a cluster.
-"""
+"""Fields of an endpoint's pods: placement, weights, containers, rollout (see `fields`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Rules of a spec that need several fields, or a look at what the machine and the fleet offer.
+"""Rules of a spec across fields, and on the installation's `Context`.
 
-Promises that `check` is the one gate: what it lets through can be started here. Must not know
-Django; the caller puts what it knows of the machine into a `Context`.
+`check` is the only gate: a spec that passes can be started here.
 """
 
 from __future__ import annotations
@@ -24,18 +23,20 @@ from endpoints.spec.grants import refused as refused_needs
 from endpoints.spec.validators import showable, url_files
 
 BLOCK_TOKENS = 16
-"""vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
+"""Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What this installation offers. `models` maps known names to the folder, "" if it is not
-    there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
-    are the cache tiers which can be used (the default one is made on first need). `misfits` says
-    why no machine that is asked for would hold the model. `clusters` can be named; `cluster` tells
-    what is known of one. `tier_clusters` is where each tier is, "" for this machine. `grants` are
-    those of the endpoint's `team` ("" for nobody's); `model_folder` says whether a path is inside
-    the installation's folder of models."""
+    """Capabilities of this installation.
+
+    `models`: folders by name, "" if not prepared yet. `other_names`: taken, also by endpoints being
+    deleted. `tiers`: usable cache tiers (the default one is created on first use). `misfits`: why
+    no allowed machine holds the model. `clusters`: selectable ones; `cluster` returns the facts of
+    one. `tier_clusters`: location of each tier, "" for this machine. `grants`: those of the
+    endpoint's `team` ("" for none). `model_folder`: whether a path is inside the installation's
+    model folder.
+    """
 
     memory_bytes: int
     shared_memory_bytes: int
@@ -58,10 +59,9 @@ class Context:
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
-    """The spec in `data` if all rules hold, else `SpecErrors` with everything that is wrong.
-
-    What only takes workers away from the `present` spec asks nothing of the machine, so it is not
-    refused for what the machine has lost since: a missing file must not keep an endpoint running.
+    """Return the spec in `data`. Raise SpecErrors with all errors. A change that only removes
+    workers from `present` skips the installation's rules: a missing file must not keep an
+    endpoint running.
     """
     spec, errors = read(data, {**context.defaults, **_where_it_is(present)})
     if not errors and present is not None and _only_fewer(spec, present):
@@ -78,8 +78,9 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
 def not_granted(
     spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
 ) -> list[FieldError]:
-    """What reaches beyond a plain pod without a grant for it. A change that leaves the pods and all
-    of this as it is passes: whoever may scale an endpoint need not be allowed to make it."""
+    """Return what exceeds a plain pod without a grant. A change that leaves pods and grants as they
+    are passes, so that scaling needs no grants.
+    """
     missing = [
         need for need in needs(spec, context.model_folder) if need.grant not in context.grants
     ]
@@ -93,7 +94,7 @@ def not_granted(
 
 
 def standing(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    """What keeps a stored spec from being applied, whatever allowed it when it was written."""
+    """Return why a stored spec may no longer be applied, whatever allowed it when written."""
     outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
     return [*outside, *not_granted(spec, context)]
 
@@ -103,7 +104,7 @@ def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
 
 
 def _where_it_is(present: EndpointSpec | None) -> dict[str, Any]:
-    """What cannot be changed need not be said again."""
+    """Return the immutable values as defaults, so that they may be omitted."""
     if present is None:
         return {}
     flat = present.flat()
@@ -126,7 +127,9 @@ def _moved(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
 
 
 def _stays(one: SpecField) -> bool:
-    """The name is its caller's to compare: it is in the address."""
+    """Return whether the field is immutable; the name is compared by the caller, who has it in the
+    URL.
+    """
     return one.effect is Effect.FIXED and one.path != "name"
 
 
@@ -148,7 +151,7 @@ def _name_free(spec: EndpointSpec, context: Context) -> list[FieldError]:
 def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:
     model = spec.model
     if not model or ("/" in model and not model.startswith("/")):
-        return []  # a Hugging Face name: only the worker can tell
+        return []  # a Hugging Face name is checked by the worker
     if model.startswith("/"):
         may_name = Grant.MACHINE in context.grants or context.model_folder(model)
         if spec.simulated or not may_name or context.folder_exists(model):
@@ -219,9 +222,11 @@ def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
 
 
 def l2_files(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    """Files of the console's machine which the spec names, each refused unless an admin has put it
-    into the folder for such files. The address of a Redis that is used by pods names files of
-    these pods."""
+    """Reject files on the console's machine, unless an admin put them into the folder for such
+    files.
+
+    A Redis URL used by pods names files in the pods.
+    """
     l2 = spec.cache.l2
     if not l2.enabled or l2.backend != "redis":
         return []
@@ -315,7 +320,7 @@ def _memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
 
 
 def _shared_memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    """L1 of a real worker lives in /dev/shm; over its end a worker dies without a word."""
+    """Check the size of /dev/shm for L1: exceeding it kills a worker without an error."""
     l1 = spec.cache.l1
     if spec.simulated or not l1.enabled:
         return []
@@ -405,7 +410,9 @@ def _on_cluster(spec: EndpointSpec, context: Context) -> list[FieldError]:
 
 
 def _tier_near(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    """Workers reach a tier by a file of this machine, or by a name of its cluster."""
+    """Require a tier on the workers' side: they reach it by a local file or a cluster-internal
+    name.
+    """
     tier = spec.cache.l2.tier
     there = context.tier_clusters.get(tier, spec.placement.cluster)
     if not spec.needs_cache_tier or there == spec.placement.cluster:

@@ -1,6 +1,4 @@
-"""A field of a section for clusters: its default is the section's own, its remedy follows from its
-kind. Must not know which fields there are.
-"""
+"""Fields of a cluster section: defaults from the section class, remedies by type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Rules for single texts of a spec: names, models, addresses, arguments.
+"""Validators of single texts in a spec: names, models, addresses, arguments.
 
-Promises, for each refusal, a message, a remedy and a stable code, and that nothing which could be a
-secret is repeated. Must not know Django, other fields or the machine.
+Each problem has a message, a remedy and a stable code, and never repeats a possible secret.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 ANY_HOST = "*"
 RESERVED_NAMES = ("new", "apply", "import", "followed")
 
-# Flags whose value Emberline decides, and why a user cannot.
+# Flags set by Emberline, with the reason.
 OWN_FLAGS = {
     "--host": "the provisioner chooses where a worker listens",
     "--port": "the provisioner chooses where a worker listens",
@@ -88,7 +87,6 @@ def session_key_problem(value: str) -> Problem | None:
 
 
 def redis_url_problem(value: str) -> Problem | None:
-    """What is wrong with the address of a Redis, if anything. The empty address passes."""
     if not value:
         return None
     remedy = (
@@ -106,7 +104,7 @@ def redis_url_problem(value: str) -> Problem | None:
     try:
         nodes = Nodes.parse(value)
         for address in nodes.addresses:
-            address.host.encode("idna")  # what no resolver takes
+            address.host.encode("idna")  # fails for unresolvable names
     except ValueError as error:
         return f"The address cannot be read: {error}.", remedy, "invalid_url"
     if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
@@ -115,7 +113,7 @@ def redis_url_problem(value: str) -> Problem | None:
 
 
 def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
-    """vLLM compares the whole host of a URL, in lower case."""
+    """Require lower-case hosts: vLLM compares the whole host of a URL."""
     for one in value:
         if not _HOST.fullmatch(one) and value != (ANY_HOST,):
             remedy = "Give host names in lower case, such as images.example.com, or * alone."
@@ -124,7 +122,7 @@ def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
 
 
 def url_files(url: str) -> tuple[str, ...]:
-    """The files which the address of a Redis names for TLS; () for an address nobody can read."""
+    """Return the TLS files in a Redis URL; () for an invalid URL."""
     try:
         nodes = Nodes.parse(url)
     except ValueError:
@@ -140,7 +138,7 @@ def password_file_problem(value: str) -> Problem | None:
 
 
 def showable(path: str, value: Any) -> Any:
-    """A refused value as it may be repeated to people and logs: without what could be a secret."""
+    """Return the value for errors and logs, without possible secrets."""
     if path == "cache.l2.url" and isinstance(value, str):
         value = value.partition("?")[0]
         scheme = value.partition("://")[0] + "://" if "://" in value else ""
@@ -153,15 +151,16 @@ def showable(path: str, value: Any) -> Any:
 
 
 def flag_of(argument: str) -> str:
-    """The flag in an argument, as vLLM reads it: `--served_model_name=x` → `--served-model-name`.
-    Empty when the argument is the value of the flag before it."""
+    """Return an argument's flag as vLLM reads it: `--served_model_name=x` → `--served-model-name`.
+    Empty if the argument is the value of the preceding flag.
+    """
     if not _FLAG.fullmatch(argument):
         return ""
     return argument.partition("=")[0].replace("_", "-")
 
 
 def _own_flag(flag: str) -> str:
-    """Which of our flags vLLM would read this one as: it takes abbreviations and `--flag.key`."""
+    """Return the reserved flag that vLLM would read: it accepts abbreviations and `--flag.key`."""
     whole = flag.partition(".")[0]
     if whole in OWN_FLAGS:
         return whole
@@ -219,8 +218,9 @@ def path_problem(value: str) -> Problem | None:
 
 
 def key_values(text: str) -> Mapping[str, str] | str:
-    """Return the pairs of a text such as `team=search, app=chat`, one per line or separated by
-    commas; the text itself where a part has no `=`."""
+    """Parse pairs such as `team=search, app=chat`, one per line or separated by commas; return the
+    text itself if a part has no `=`.
+    """
     parts = [part.strip() for part in re.split(r"[,\n]", text) if part.strip()]
     if not all("=" in part for part in parts):
         return text
@@ -229,7 +229,6 @@ def key_values(text: str) -> Mapping[str, str] | str:
 
 
 def key_values_problem(value: Mapping[str, Any]) -> Problem | None:
-    """Names as labels and annotations have them, texts as values."""
     for name, text in value.items():
         if not _QUALIFIED.fullmatch(name):
             remedy = "Write names such as team or example.com/team."

@@ -1,6 +1,6 @@
-"""What stands at the head of every page about one endpoint, whichever room the page is of.
+"""Template tags for endpoint pages: head and list cells.
 
-Promises one query (who else says what the endpoint is), and none where the page knows already.
+The head takes one query for the owner, none if the context has it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ register = template.Library()
 
 @register.inclusion_tag("endpoints/htmx/head.html")
 def endpoint_head(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
-    """`brief` leaves out why it is not well: the Overview tells that at length."""
+    """`brief` omits the cause of a bad phase, which the Overview shows in full."""
     return head_context(endpoint, brief=bool(brief))
 
 
 @register.simple_tag
 def cell(cells: dict[str, dict[str, Cell]], key: str, name: str) -> Cell | None:
-    """What another room says in a column of the list; None while it is asked."""
+    """Return a registered column's cell; None while it is loading."""
     return cells.get(key, {}).get(name)
 
 

@@ -1,8 +1,7 @@
-"""Where a worker on a cluster finds the model: volumes, steps before it starts, what it is told.
+"""Model source of a worker on a cluster: volumes, init containers and environment.
 
-Promises that the weights are where `model` says once the steps have ended, that a token reaches the
-step which downloads and nothing else, and that no step trusts a half-done download. Pure; must not
-know Django or a cluster.
+After the init steps the weights are at `model`. A token is passed only to the download step.
+Partial downloads are never used.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 MOUNT_PATH = "/opt/ml/model"
 CACHE_PATH = "/emberline/models"
-"""Where a worker that downloads by itself keeps what it has."""
+"""Download cache of workers that download the model themselves."""
 _BUCKET_PATH = "/emberline/source"
 _MODEL, _SOURCE = "model", "model-source"
 _HF_ENV = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
@@ -58,7 +57,7 @@ for where, _, names in os.walk(source):
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """`model` is what vLLM loads, `model_id` names the weights for L2."""
+    """`model`: argument of vLLM; `model_id`: identifies the weights in L2 keys."""
 
     model: str
     model_id: str
@@ -75,7 +74,7 @@ def model_source(spec: EndpointSpec) -> ModelSource:
 
 
 def _by_itself(spec: EndpointSpec) -> ModelSource:
-    """The worker downloads, or its image has it."""
+    """The worker downloads the model, or its image contains it."""
     source = spec.source
     if spec.model.startswith("/"):
         return ModelSource(spec.model, f"path:{spec.model}", env={"HF_HUB_OFFLINE": "1"})
@@ -94,7 +93,7 @@ def _downloaded(spec: EndpointSpec) -> ModelSource:
     step = InitStep(
         name="model-download",
         argv=("python3", "-c", DOWNLOAD, model, source.revision, path),
-        # A name for the user a pod runs as, and a home it can write, are not in every image.
+        # Not every image has a name for the pod's user and a writable home.
         env={**_HF_ENV, "HF_HOME": f"{path}/.cache/huggingface", **_mirror(source)},
         secret_env=_token(source),
         mounts={_MODEL: path},
@@ -109,7 +108,9 @@ def _downloaded(spec: EndpointSpec) -> ModelSource:
 
 
 def _bucket(spec: EndpointSpec) -> ModelSource:
-    """A bucket has no page cache worth the name: what is to be in memory first is copied."""
+    """Mount a bucket. Its page cache is ineffective, so weights to be held in memory are copied
+    first.
+    """
     source, path = spec.source, _path(spec)
     options = [f"region {source.region}"] if source.region else []
     options += [f"endpoint-url {source.endpoint}"] if source.endpoint else []
@@ -159,10 +160,10 @@ def _claim(spec: EndpointSpec) -> ModelSource:
 
 
 def _prefetch(spec: EndpointSpec, path: str, folder: str) -> tuple[InitStep, ...]:
-    """Read once, through the node's page cache, which the worker then finds full."""
+    """Read the weights once to fill the node's page cache before the worker starts."""
     if not spec.source.prefetch:
         return ()
-    # A step mounts the whole volume: it has no sub path.
+    # Init steps mount the whole volume, without a sub path.
     argv = ("python3", "-c", READ, f"{path}/{folder}")
     return (InitStep("model-prefetch", argv, mounts={_MODEL: path}),)
 

@@ -1,34 +1,30 @@
-"""What an endpoint's workers are on a cluster, beyond their process: pods, and what is around them.
+"""Pod of an endpoint's workers on a cluster: security, network access, shared memory, GPUs.
 
-Promises that a worker runs without root whatever its image says, that only the endpoint's router
-(and who looks after it) reaches a worker, and that weights and L1 have the room they need. Pure;
-must not know Django or a cluster.
+Workers run without root whatever their image sets, accept connections only from the endpoint's
+router and its operators, and have enough room for weights and L1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from console.provisioners.pods import Around, Autoscale, InitStep, Peer, Pod, Scrape, Volume
 from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.gpus import gpu_resource
 from endpoints.workload.model_source import ModelSource
 
 KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
-"""Channels on which a worker tells what its cache holds, and tells again what was missed."""
+"""Channels of KV events and of their replay."""
 HTTP_PORT = "http"
 ROUTER, CONSOLE, PROMETHEUS = "router", "console", "prometheus"
-"""Roles of those who may reach a worker; the last two by their component label."""
+"""Roles allowed to reach a worker; the last two by component label."""
 PLUGIN_PATH = "/emberline/plugin"
 HOME = "/emberline/home"
 _ANY_USER = 10_001
 _CPU_PERCENT = 70
-_GPU_DOMAINS = ("nvidia.com/", "amd.com/")
-# L1 of a process that was killed keeps its file, and with it memory, while the pod lives; nobody
-# else writes there.
+# A killed process leaves its L1 file, which occupies memory while the pod lives; no other process
+# writes there.
 _SWEEP = 'rm -f /dev/shm/vllm_offload_*.mmap; exec "$@"'
-# Names in one line what vLLM would report in a hundred; about 0.1 s, no package is imported. Only
-# some builds of vLLM (those for a CPU) are linked against libnuma.
+# Reports in one line what vLLM would report in a hundred; takes about 0.1 s without importing
+# packages. Only some vLLM builds (for CPU) need libnuma.
 _PREFLIGHT = """lacks() { echo "emberline: the worker image lacks $1" >&2; exit 127; }
 command -v "$1" >/dev/null || lacks "$1"
 "$1" -c '
@@ -56,48 +52,27 @@ shutil.copytree(here, os.path.join(sys.argv[1], "cachetier"), ignore=skip, dirs_
 """
 
 
-def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
-    """Its name and how many a worker gets."""
-    named = _gpus_named(spec.pod.resources)
-    return named or (Pod().gpu_resource, spec.resources.gpus)
-
-
-def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
-    """How many a worker gets: what is written in Kubernetes' words goes first."""
-    named = _gpus_named(pod_resources)
-    return named[1] if named else gpus
-
-
-def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
-    for part in ("limits", "requests"):
-        given = resources.get(part)
-        for name, count in given.items() if isinstance(given, Mapping) else ():
-            if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
-                return str(name), int(count)
-    return None
-
-
 def started(argv: list[str], needs: tuple[str, ...]) -> list[str]:
-    """The same process, begun in an empty /dev/shm also after one that was killed, and only where
-    the image has the Python packages in `needs`."""
+    """Return a command that clears /dev/shm after a killed process, checks the image for the Python
+    packages in `needs`, and starts `argv`.
+    """
     preflight = _PREFLIGHT % " ".join(needs) if needs else ""
     return ["sh", "-c", preflight + _SWEEP, "worker", *argv]
 
 
 def image_needs(spec: EndpointSpec) -> tuple[str, ...]:
-    """Nothing is known of what a command of the user's own needs."""
     if spec.pod.command:
         return ()
     return ("vllm", "cachetier") if spec.cache.l1.enabled else ("vllm",)
 
 
 def home_env() -> dict[str, str]:
-    """For a user whom the image does not know: libraries ask for a name, and write to a home."""
+    """Return USER and HOME for users unknown to the image, which libraries need."""
     return {"HOME": HOME, "USER": "emberline"}
 
 
 def needs_plugin(spec: EndpointSpec, worker_image: str) -> bool:
-    """Somebody else's image has no plug-in of ours: it is copied beside it."""
+    """Return whether the plug-in must be copied beside a custom image."""
     other = bool(spec.pod.image) and spec.pod.image != worker_image
     return other and bool(worker_image) and spec.cache.l1.enabled and not spec.simulated
 

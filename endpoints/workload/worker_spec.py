@@ -1,8 +1,7 @@
-"""From an endpoint's spec to the processes that serve it: real vLLM, or simulated workers.
+"""Render an endpoint's spec to worker processes: vLLM or simulated workers.
 
-Promises a pure function: the same spec and installation give the same `WorkloadSpec`, so that its
-hash changes exactly when workers must restart. Replicas and routing therefore leave no trace in
-it beyond `replicas`. Secrets are named, never contained. Must not know Django.
+A pure function: its hash changes exactly when workers must restart, so that replicas and routing
+affect only `replicas`. Secrets are referenced, never included.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.spec.gpus import gpu_resource
 from endpoints.spec.validators import ANY_HOST, flag_of
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_pod import (
@@ -24,7 +24,6 @@ from endpoints.workload.worker_pod import (
     KV_EVENTS,
     KV_REPLAY,
     PLUGIN_PATH,
-    gpu_resource,
     home_env,
     image_needs,
     needs_plugin,
@@ -34,21 +33,22 @@ from endpoints.workload.worker_pod import (
 )
 
 SHUTDOWN_S = 20
-"""A stopping vLLM finishes requests for so long; the provisioner waits a little longer."""
+"""Drain limit of a stopping vLLM; the provisioner waits slightly longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
 NO_HOST = "none.invalid"
-"""An empty list of media domains means any to vLLM; this name never resolves (RFC 2606)."""
+"""Never resolves (RFC 2606); vLLM treats an empty list of media domains as any."""
 _API_SERVER = "vllm.entrypoints.openai.api_server"
 KV_SHARE = 8
-"""Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
+"""Divisor of a CPU worker's memory that gives its KV cache."""
 CPU_BLOCK_TOKENS = 32
-"""vLLM's CPU kernels like multiples of 32 best; a smaller chunk forces a smaller block."""
+"""Preferred block size of vLLM's CPU kernels; a smaller chunk forces a smaller block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where things are. `model` is what vLLM loads, `model_id` names the weights themselves.
-    The images are for clusters; there the interpreters and the model are those of a pod."""
+    """Locations and images. `model`: argument of vLLM; `model_id`: identifies the weights. On
+    clusters, interpreters and model are those in the pod.
+    """
 
     python: str
     vllm_python: str
@@ -61,8 +61,9 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class L2Access:
-    """Where L2 is, and the file with its password ("" for none). `folder`: the only one out of
-    which that file may be read, "" for a file of the console's own choice."""
+    """Address of L2 and its password file ("" for none). `folder`: the only one from which the file
+    may be read, "" for a file chosen by the console.
+    """
 
     url: str
     password_file: str = ""
@@ -74,7 +75,7 @@ def workload_name(endpoint: str) -> str:
 
 
 def served_names(spec: EndpointSpec) -> tuple[str, ...]:
-    """Callers may name the endpoint or the model; metrics show the first."""
+    """Return endpoint and model name, both accepted by vLLM; metrics use the first."""
     model = Path(spec.model).name if spec.model.startswith("/") else spec.model
     return tuple(dict.fromkeys((spec.name, model)))
 
@@ -82,7 +83,6 @@ def served_names(spec: EndpointSpec) -> tuple[str, ...]:
 def worker_spec(
     spec: EndpointSpec, installation: Installation, l2: L2Access | None = None
 ) -> WorkloadSpec:
-    """The workload of an endpoint's workers. `l2` is None when L2 is off."""
     argv, env = (
         _simulated(spec, installation, l2) if spec.simulated else _vllm(spec, installation, l2)
     )
@@ -110,7 +110,7 @@ def worker_spec(
 def _in_pods(
     made: WorkloadSpec, spec: EndpointSpec, installation: Installation, argv: list[str]
 ) -> WorkloadSpec:
-    """The same workers on a cluster: the limit of a pod's memory counts L1 in too."""
+    """Return the workload for a cluster, where the pod's memory limit includes L1."""
     l1_bytes = spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0
     image, shm, source = installation.engine_image, 0, None
     if not spec.simulated:
@@ -144,15 +144,15 @@ def _vllm(
     env = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # Where bytecode may not be written, a start takes twice as long.
+        # A start takes twice as long without writable bytecode.
         "PYTHONDONTWRITEBYTECODE": "",
     }
     if spec.media_domains != (ANY_HOST,):
-        env["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] = "0"  # else an allowed host leads to any other
+        env["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] = "0"  # a redirect would bypass the allowed hosts
     if installation.model.startswith("/"):
         env["HF_HUB_OFFLINE"] = "1"
     if spec.on_cluster:
-        env["PYTHONHASHSEED"] = "0"  # replicas must name equal blocks equally
+        env["PYTHONHASHSEED"] = "0"  # block hashes must be equal across replicas
     if not gpu_resource(spec)[1]:
         env |= _cpu_env(spec)
     if spec.cache.l1.enabled:
@@ -163,13 +163,13 @@ def _vllm(
 
 
 def _plugin_path(spec: EndpointSpec, installation: Installation) -> dict[str, str]:
-    """Where Python finds the plug-in, unless it is installed in the image."""
+    """Return PYTHONPATH for the plug-in, unless the image has it installed."""
     if not spec.on_cluster:
         return {"PYTHONPATH": installation.repo}
     return {"PYTHONPATH": PLUGIN_PATH} if needs_plugin(spec, installation.worker_image) else {}
 
 
-# Always on: a strategy may change while workers run, and nobody listening costs them little.
+# Always on: the strategy may change at runtime, and publishing without subscribers is cheap.
 _KV_EVENTS_CONFIG = {
     "enable_kv_cache_events": True,
     "publisher": "zmq",
@@ -179,7 +179,6 @@ _KV_EVENTS_CONFIG = {
 
 
 def _defaults(spec: EndpointSpec) -> list[str]:
-    """Arguments a user may replace by naming them under worker arguments."""
     gpus = gpu_resource(spec)[1]
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
     if spec.media_domains != (ANY_HOST,):
@@ -208,7 +207,7 @@ def _cpu_env(spec: EndpointSpec) -> dict[str, str]:
 
 
 def _block_tokens(spec: EndpointSpec) -> int:
-    """vLLM's block: a chunk holds a whole number of them."""
+    """Return vLLM's block size, a divisor of the chunk size."""
     chunk = spec.cache.l1.chunk_tokens
     return CPU_BLOCK_TOKENS if chunk % CPU_BLOCK_TOKENS == 0 else 16
 
@@ -246,6 +245,6 @@ def _simulated(
         argv += ["--l1-bytes", str(l1.size_bytes), "--l1-policy", l1.policy]
     if l2 is not None:
         argv += ["--l2-url", l2.url, "--l2-ttl", str(spec.cache.l2.ttl_s)]
-    # It ignores what it does not know: these arguments are meant for vLLM.
+    # Unknown arguments are ignored, since they are meant for vLLM.
     env = {} if spec.on_cluster else {"PYTHONPATH": installation.repo}
     return [*argv, *spec.worker_args], env

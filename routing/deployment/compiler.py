@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from console.provisioners.base import PermanentError
-from endpoints.keys.terms import KeyTerms
-from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.keys.terms import KeyFacts, KeyTerms
+from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.workload.worker_spec import workload_name

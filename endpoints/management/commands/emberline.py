@@ -1,7 +1,6 @@
-"""`manage.py emberline ...`: the command line on the console's own machine, as the console itself.
+"""`manage.py emberline ...`: the command line on the console's own machine, without an account.
 
-It needs no account. What it asks goes through the REST API in this process, so that every refusal
-names the field, the value and the remedy in the same words as everywhere.
+Requests go through the REST API in this process, so that errors are the same everywhere.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from endpoints.commandline.local_machine import ThisMachine
 
 class Command(BaseCommand):
     help = "Create, change, watch and delete endpoints, and say which clusters they may use."
-    # What the installation lacks is told where it is asked for (`emberline doctor`, `check`), and
-    # not in front of every answer.
+    # `emberline doctor` and `check` report installation problems; other commands skip the checks.
     requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
-"""`manage.py emberline_controller`: follows objects without Celery, until it is stopped.
+"""`manage.py emberline_controller`: reconcile followed namespaces without Celery, until stopped.
 
-Beside Celery it does no harm: of two that look at one namespace one does nothing. `--once` makes
-one pass over every followed namespace and ends with 1 if any of them failed.
+Safe beside Celery: claims exclude concurrent passes. `--once` runs one pass over every followed
+namespace and exits with 1 if any failed.
 """
 
 from __future__ import annotations

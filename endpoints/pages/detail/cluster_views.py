@@ -1,4 +1,4 @@
-"""Pages of what a cluster tells: drift with its two answers, and the logs of any container."""
+"""Drift and log pages of an endpoint on a cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from endpoints import abandonment, drift_actions
 from endpoints.logs import sources
 from endpoints.logs import stream as logs_stream
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import found
 from endpoints.pages.detail.views import done
+from endpoints.pages.head import found
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -52,7 +52,7 @@ def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
-    """A part of the page of its deletion; the name must be typed here, too."""
+    """Abandon the endpoint from its deletion page; the name must be typed here, too."""
     endpoint = found(name)
     if request.method != "POST":
         return redirect("endpoints:delete", name)
@@ -88,7 +88,7 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @role_required("operator")
 def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Server-sent events; a browser goes on after the last mark it got."""
+    """Stream server-sent events; browsers resume after the last event id."""
     endpoint = found(name)
     at = _chosen(request, endpoint)
     if at is None:

@@ -1,7 +1,4 @@
-"""An endpoint's configuration to look at: its values in groups, its text, its workers' command.
-
-Promises no secret: a spec names secrets and holds none. Must not know requests.
-"""
+"""Configuration tab: grouped values, manifest text and worker command. Specs contain no secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _GROUPS = (
 )
 _ALWAYS = 3
 OWN = frozenset({"manifest"})
-"""Kept for others to read back; the text beside the values shows it."""
+"""Stored for export only; shown in the text, not in the values."""
 
 EFFECTS = {
     Effect.FIXED: "cannot be changed",
@@ -38,8 +35,6 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`chosen`: it differs from what one gets without saying anything."""
-
     label: str
     path: str
     text: str
@@ -49,8 +44,6 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """`chosen`: how many of its values somebody chose."""
-
     title: str
     values: tuple[Value, ...]
 
@@ -60,7 +53,6 @@ class ValueGroup:
 
 
 def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
-    """The groups in which somebody chose something, and the first three in any case."""
     every = every_group(spec)
     return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
 
@@ -77,7 +69,6 @@ def every_group(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
 
 
 def text_of(endpoint: Endpoint) -> str:
-    """As an InferenceEndpointConfig, which `apply` and kubectl take."""
     return documents.written(manifest_actions.exported(endpoint.name))
 
 
@@ -86,7 +77,6 @@ def command_of(spec: EndpointSpec) -> Preview:
 
 
 def shown(value: Any) -> str:
-    """A value as people read it."""
     if value is None or value in ("", (), [], {}):
         return "–"
     if isinstance(value, bool):

@@ -1,11 +1,10 @@
-"""What the page of one endpoint shows, and its prompt box."""
+"""Template context of the endpoint page, and its prompt box."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
@@ -17,19 +16,15 @@ from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.editor.forms import PromptForm
-from endpoints.pages.head import poll_s
+from endpoints.pages.head import found, poll_s
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
-from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
-# Python itself refuses to read a number of thousands of digits.
-WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
-    """The part which changes by itself, asked for every few seconds: few queries."""
     of_cluster = selectors.of_cluster(endpoint)
     return {
         **of_cluster,
@@ -61,7 +56,7 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 
 
 def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
-    """`left`: what abandoning would leave in a cluster, for an endpoint which is on one."""
+    """`left`: objects that abandoning would leave in a cluster."""
     on_cluster = endpoint.parsed.on_cluster
     return {
         "endpoint": endpoint,
@@ -75,7 +70,7 @@ def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 @require_POST
 @role_required("operator")
 def prompt(request: HttpRequest, name: str) -> HttpResponse:
-    """Through the router, as any caller; the console's key never reaches the page."""
+    """Send a prompt through the router; the console's key never reaches the page."""
     endpoint = found(name)
     form = PromptForm(request.POST)
     answer: PromptAnswer | None = None
@@ -95,16 +90,3 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     if responses.asked(request):
         return render(request, "endpoints/htmx/answer.html", context)
     return render(request, "endpoints/detail.html", context)
-
-
-def found(name: str) -> Endpoint:
-    try:
-        return selectors.get(name)
-    except NotFoundError as error:
-        raise Http404(str(error)) from None
-
-
-def generation_of(request: HttpRequest) -> int | None:
-    """The generation which the page showed; a page without one asks for no check."""
-    text = request.POST.get("generation", "")
-    return int(text) if WHOLE.fullmatch(text) else None

@@ -1,7 +1,4 @@
-"""Two states of an endpoint side by side: what is wanted, what serves, or any revision.
-
-Promises the same words for a change and for what it does as the form has. Must not know requests.
-"""
+"""Comparison of two states of an endpoint: desired, serving, or any revision."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ SERVING = "serving"
 
 @dataclass(frozen=True, slots=True)
 class RevisionSide:
-    """`key` is how an address names it: a number, or one of the words above."""
+    """`key` in the URL: a revision number or one of the names above."""
 
     key: str
     label: str
@@ -45,15 +42,14 @@ class FieldComparison:
 class Comparison:
     rows: Sequence[FieldComparison]
     restarts: bool
-    """Going from the first to the second replaces the workers."""
+    """Changing from the first to the second replaces the workers."""
 
 
 def side_of(endpoint: Endpoint, key: str) -> RevisionSide:
-    """Raises NotFoundError for a revision which is not there."""
     if key == WANTED:
         return RevisionSide(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
     number = endpoint.status.served_generation if key == SERVING else _number(key)
-    # A generation without a revision of its own has the spec of the one before it.
+    # A generation without its own revision has the spec of the previous one.
     row = selectors.revisions(endpoint).filter(number__lte=number).first()
     if row is None or (key != SERVING and row.number != number):
         raise no_revision(endpoint.name, number)
@@ -73,7 +69,7 @@ def compared(old: RevisionSide, new: RevisionSide) -> Comparison:
 
 
 def _number(key: str) -> int:
-    """0, which no revision has, for what is no number."""
+    """Parse a revision number; 0, which is never used, if invalid."""
     return int(key) if key.isascii() and key.isdigit() and len(key) <= 18 else 0
 
 
@@ -85,7 +81,7 @@ def page_of_revisions(endpoint: Endpoint, number: str | None) -> Page[Revision]:
 
 
 def told(endpoint: Endpoint, page: Page[Revision]) -> list[dict[str, Any]]:
-    """Latest first. `serves` answers requests now; `failed` says why the console went back."""
+    """Return the rows, latest first. `serves`: serving now; `failed`: rollback cause."""
     rows = list(page.object_list)
     last = rows[-1].number if rows else 0
     before_all = selectors.revisions(endpoint).filter(number__lt=last).first()

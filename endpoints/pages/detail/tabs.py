@@ -1,8 +1,4 @@
-"""The tabs of one endpoint which are this room's: workers, cache, configuration, revisions, access
-and settings.
-
-Promises reads only: what these pages change goes to the views of its verb, which come back here.
-"""
+"""Tabs of an endpoint: workers, cache, configuration, revisions, access and settings. Read only."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from endpoints.choices import Severity
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.detail.configuration import command_of, form_values, text_of
-from endpoints.pages.detail.context import found, settings_context
+from endpoints.pages.detail.context import settings_context
 from endpoints.pages.detail.revisions import (
     SERVING,
     WANTED,
@@ -35,7 +31,7 @@ from endpoints.pages.detail.revisions import (
 )
 from endpoints.pages.detail.views import done
 from endpoints.pages.editor.feedback import lines
-from endpoints.pages.head import SETTLED_POLL_S, head_context, poll_s
+from endpoints.pages.head import SETTLED_POLL_S, found, head_context, poll_s
 from endpoints.placement import cache_tiers
 from endpoints.refusals import NotFoundError
 
@@ -54,7 +50,7 @@ def move(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
-    """The teams it may be moved to by who asks; `nobody`: to none, too."""
+    """Return the teams to which the user may move it; `nobody`: also to no team."""
     return {
         "team_choices": teams.choices(request.user),
         "team_nobody": allows(request.user, "operator"),
@@ -65,16 +61,15 @@ def card(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
 EVENTS_A_PAGE = 50
 LONGEST = 200
 CHOICES = 100
-"""Revisions offered in a list; an address may name any."""
+"""Revisions offered for selection; a URL may name any."""
 
 
 @require_safe
 def head(request: HttpRequest, name: str) -> HttpResponse:
-    """The head by itself: every tab asks for it every few seconds."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
-        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        # Deleted since the page was loaded: redirect htmx to the list.
         messages.info(request, f"{name} is deleted: nothing of it is left.")
         return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
     context = head_context(endpoint, brief="brief" in request.GET)
@@ -112,7 +107,7 @@ def cache(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def events(request: HttpRequest, name: str) -> HttpResponse:
-    """All of them, or those that an address asks for; an unknown word is passed over."""
+    """List events, filtered by the query string; unknown values are ignored."""
     endpoint = found(name)
     kinds = selectors.event_kinds(endpoint)
     severity, kind = request.GET.get("severity", ""), request.GET.get("kind", "")
@@ -137,7 +132,6 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
-    """What it is, as values and as text, and what its workers are started with."""
     endpoint = found(name)
     shown = command_of(endpoint.parsed)
     context = {
@@ -154,7 +148,6 @@ def configuration(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def compare(request: HttpRequest, name: str) -> HttpResponse:
-    """Any two of its revisions, what is wanted, and what serves."""
     endpoint = found(name)
     old, new = _sides(request, endpoint)
     numbers = selectors.revisions(endpoint).values_list("number", flat=True)
@@ -178,7 +171,6 @@ def revisions(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """What going back to it would change, before one does."""
     endpoint = found(name)
     there = _side(endpoint, str(number))
     context = {
@@ -198,12 +190,12 @@ def settings(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _pending(endpoint: Endpoint) -> Comparison | None:
-    """What is wanted and does not serve yet; None when it is the same."""
+    """Return the changes not serving yet, None without any."""
     if not endpoint.status.served_once:
         return None
     try:
         found_ = compared(side_of(endpoint, SERVING), side_of(endpoint, WANTED))
-    except NotFoundError:  # older than the revisions which are kept
+    except NotFoundError:  # older than the stored revisions
         return None
     return found_ if found_.rows else None
 

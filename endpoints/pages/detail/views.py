@@ -1,7 +1,4 @@
-"""Pages of endpoints: thin over `actions` and `selectors`; htmx parts are parts of the pages.
-
-Every change is asked for with POST, needs the operator role, and works without script.
-"""
+"""Endpoint pages. Changes use POST, need the operator role, and work without JavaScript."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from endpoints import abandonment, actions, selectors
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import WHOLE, detail_context, found, generation_of, live_context
+from endpoints.pages.detail.context import detail_context, live_context
+from endpoints.pages.head import WHOLE, found, generation_of
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -30,11 +28,10 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def live(request: HttpRequest, name: str) -> HttpResponse:
-    """The part of the page which changes by itself."""
     try:
         endpoint = selectors.get(name)
     except NotFoundError:
-        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        # Deleted since the page was loaded: redirect htmx to the list.
         messages.info(request, f"{name} is deleted: nothing of it is left.")
         return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
     return render(request, "endpoints/htmx/live.html", live_context(endpoint))
@@ -58,7 +55,7 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def pause(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Where the page asks for the name, it must be typed."""
+    """Pause; forms that show the name field require the typed name."""
     endpoint = found(name)
     if request.POST.get("name", name).strip() != name:
         messages.error(request, f"Type {name} to pause it. Nothing was changed.")
@@ -93,7 +90,7 @@ def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
-    """The name must be typed: what is deleted cannot be brought back."""
+    """Delete; the name must be typed, since deletion is irreversible."""
     endpoint = found(name)
     typed = request.POST.get("name", "").strip()
     error = ""
@@ -121,6 +118,6 @@ def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpR
 
 
 def _back(request: HttpRequest) -> str:
-    """The tab whose form it was, as a hidden field of it says."""
+    """Return the URL of the tab named in a hidden field."""
     tab = request.POST.get("back", "")
     return f"endpoints:{tab}" if tab in _TABS else "endpoints:detail"

@@ -1,6 +1,6 @@
-"""What saving a change would do to what runs: which fields differ, what restarts, what is told.
+"""Effects of saving a change: changed fields, restarts, changed worker arguments.
 
-Reads only, and looks at nothing that runs: a page asks for it while somebody types.
+Reads the database only, since it is called on every edit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, diff, parse
 
 @dataclass(frozen=True, slots=True)
 class ConsequenceLine:
-    """One argument of the workers; `sign` "+" when it comes, "-" when it goes, else ""."""
+    """One worker argument; `sign` "+" if added, "-" if removed, else ""."""
 
     text: str
     sign: str = ""
@@ -25,8 +25,9 @@ class ConsequenceLine:
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """`restarts` None where it cannot be told. `running`: the revision that still serves while the
-    wanted one comes up, 0 when that is the wanted one; `to_running`: what differs from it."""
+    """`restarts`: None if unknown. `running`: the revision still serving during a rollout, 0 if it
+    is the desired one; `to_running`: the differences from it.
+    """
 
     changes: tuple[FieldChange, ...] = ()
     restarts: bool | None = False
@@ -37,7 +38,7 @@ class Consequences:
 
 
 def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> Consequences:
-    """`refused`: paths whose typed values `spec` does not hold."""
+    """`refused`: paths whose invalid input is missing in `spec`."""
     after = _workload(spec)
     if present is None:
         return Consequences(command=command(None, after))
@@ -66,7 +67,7 @@ def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[Co
 
 
 def lines(argv: tuple[str, ...]) -> list[str]:
-    """One flag with its value a line."""
+    """Return one line per flag with its value."""
     out: list[str] = []
     for word in argv:
         if out and not word.startswith("-") and out[-1].startswith("-") and " " not in out[-1]:
@@ -82,7 +83,7 @@ def _workload(spec: EndpointSpec) -> WorkloadSpec | None:
     try:
         return workload_of(spec)
     except ProvisionError:
-        return None  # the place it is to run at is not known; its field says so
+        return None  # unknown cluster; its field shows the error
 
 
 def _restarts(before: WorkloadSpec | None, after: WorkloadSpec | None) -> bool | None:

@@ -1,7 +1,6 @@
-"""Two people changed one endpoint: what each did to what both began with, put together.
+"""Three-way merge of concurrent edits of an endpoint.
 
-Promises that nothing of either is lost without a word: a field which both changed differently is
-chosen by a person. Pure; must not know Django.
+Fields changed differently by both sides are resolved by the user.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ THEIRS, MINE = "theirs", "mine"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field which others changed since; `clash`: so did I, and not to the same."""
+    """A field changed by others since; `clash`: also changed here, to another value."""
 
     path: str
     label: str
@@ -33,8 +32,9 @@ class Difference:
 def differences(
     base: Mapping[str, Any] | None, theirs: Mapping[str, Any], mine: Mapping[str, Any]
 ) -> tuple[Difference, ...]:
-    """Each by path, whole; in the order of the form. Where what both began with is not known any
-    more (`base` None), every difference is a clash."""
+    """Return the differences by whole path, in form order. Without a known base (`base` None) every
+    difference is a clash.
+    """
     found = []
     for field in FIELDS:
         path = field.path
@@ -49,7 +49,6 @@ def differences(
 def merged(
     mine: Mapping[str, Any], found: tuple[Difference, ...], chosen: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Mine, with theirs where only they changed it; where both did, what is chosen, else mine."""
     taken = {
         one.path: one.theirs
         for one in found
@@ -59,7 +58,7 @@ def merged(
 
 
 def same(path: str, one: Any, other: Any) -> bool:
-    """As they would be typed: 4 and 4.0 do not differ."""
+    """Compare values as typed: 4 equals 4.0."""
     field = BY_PATH[path]
     return bool(_plain(written(field, one)) == _plain(written(field, other)))
 
@@ -73,18 +72,14 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class EditConflict:
-    """`generation` is the one that this was made of; `revisions` those since, latest first."""
+    """`generation`: the one edited here; `revisions`: those since, latest first."""
 
     generation: int
     revisions: tuple[Revision, ...]
     differences: tuple[Difference, ...]
 
-    @property
-    def clashes(self) -> int:
-        return sum(one.clash for one in self.differences)
-
     def merged(self, mine: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-        """`sent` holds the choices, as "take.PATH"."""
+        """`sent` holds the choices as "take.PATH"."""
         chosen = {one.path: str(sent.get(f"take.{one.path}", "")) for one in self.differences}
         return merged(mine, self.differences, chosen)
 

@@ -1,6 +1,6 @@
-"""What is told beside the form while one types: refusals, consequences, the fit, the text.
+"""Live feedback of the editor: errors, consequences, capacity check and YAML. Read only.
 
-Promises the words of the API, that half a number is no crash, and that nothing is changed.
+Messages are those of the API; incomplete input is no error.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.permissions import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import consequences, spec_text
 from endpoints.pages.editor.consequences import lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.head import found, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement.preview import preview
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
@@ -40,7 +40,7 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> EndpointSpec:
-    """What is typed; a field that cannot be read yet counts as its default."""
+    """Return the spec as typed; unreadable fields have their defaults."""
     return SpecEditor(request, present=present).typed.spec()
 
 
@@ -56,7 +56,7 @@ def _look(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
 
 
 def _by_text(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
-    """A text that cannot be applied leaves the form as it is, and says why."""
+    """Update the form from the YAML; if it is invalid, keep the form and show the errors."""
     try:
         text = spec_text.read(desk.sent.get("yaml", ""))
     except SpecErrors as error:
@@ -83,8 +83,9 @@ def _answer(
     by_text: bool = True,
     text_only: bool = False,
 ) -> HttpResponse:
-    """`drawn`: the form came from the text and replaces the one on the screen; `text_only`: what is
-    wrong is in the text alone."""
+    """Render the feedback. `drawn`: the form was built from the YAML and replaces the displayed
+    one; `text_only`: errors are in the YAML only.
+    """
     spec = form.spec()
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
@@ -123,7 +124,6 @@ def _told(error: FieldError, form: EndpointForm) -> dict[str, Any]:
 def _slots(
     form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """What each field is told. One that nobody has touched yet is not blamed."""
     found: dict[str, list[FieldError]] = {}
     for error in errors:
         found.setdefault(error.field, []).append(error)

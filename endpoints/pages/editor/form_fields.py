@@ -1,7 +1,6 @@
-"""How a field of an endpoint is typed: its widget, its words, its value as text and back.
+"""Widgets, labels and text conversion of the endpoint form's fields.
 
-Promises that what is written is read back equal, and that what cannot be read is handed on as it
-was typed, for the spec to refuse. Judges nothing.
+Formatting and parsing round-trip. Unreadable input is passed on unchanged and rejected by the spec.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
 
 MAX_CHARACTERS = 100_000
-"""Of a field written as YAML: a form holds many, and reads each several times."""
+"""Limit of a YAML field; a form has many and parses each several times."""
 MARK = "on_cluster"
-"""A hidden field which says that the sections for clusters were in the page that is sent."""
+"""Hidden field: the submitted page contained the cluster sections."""
 ASIDE = "set_aside"
-"""The same of a page which only carries their values along."""
+"""Hidden field: the submitted page carried the cluster values without showing them."""
 EFFECT_LABELS = {
     Effect.FIXED: "cannot be changed",
     Effect.RESTART: "restarts workers",
@@ -98,13 +97,13 @@ _ONLY_FOR = {
 
 
 def only_for(path: str) -> tuple[str, tuple[str, ...]]:
-    """The choice which a field belongs to, and for which of its values; "" for none."""
+    """Return the choice field that a field depends on, with the enabling values; "" for none."""
     on, *values = _ONLY_FOR.get(path, ("",))
     return on, tuple(values)
 
 
 class OfferedSelect(forms.Select):
-    """Choices of which some cannot be made, shown all the same."""
+    """Select with disabled options."""
 
     def __init__(self, missing: Mapping[str, str], **facts: Any) -> None:
         super().__init__(**facts)
@@ -124,7 +123,7 @@ def missing_text(why: Mapping[str, str]) -> str:
 
 
 def widget(spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
-    """`missing`: what of it the cluster cannot carry, "" the field itself."""
+    """`missing`: options that the cluster does not support, "" for the field itself."""
     if spec_field.choices:
         options = [(value, _CHOICE_LABELS.get(value, value)) for value in spec_field.choices]
         return OfferedSelect(missing, choices=options)
@@ -140,7 +139,7 @@ def widget(spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
 
 
 def written(spec_field: SpecField, value: Any) -> Any:
-    """As a person types it; a text that could not be read before stays as it is."""
+    """Format a value for its input; text that could not be parsed is unchanged."""
     if isinstance(value, str):
         return value
     if spec_field.kind is tuple and isinstance(value, list | tuple):
@@ -153,7 +152,7 @@ def written(spec_field: SpecField, value: Any) -> Any:
 
 
 def read(spec_field: SpecField, typed: str) -> Any:
-    """In the field's type; as typed when it cannot be read, for the spec to refuse."""
+    """Parse input; return unreadable text unchanged, for the spec to reject."""
     if spec_field.kind is tuple:
         return [line.strip() for line in typed.splitlines() if line.strip()]
     if spec_field.kind is str:
@@ -161,14 +160,14 @@ def read(spec_field: SpecField, typed: str) -> Any:
     try:
         if spec_field.kind in (dict, list):
             found = yaml_reader.read(typed, MAX_CHARACTERS)
-            return typed if isinstance(found, str) else found  # YAML folds lines into one
+            return typed if isinstance(found, str) else found  # YAML folds line breaks
         return int(typed) if spec_field.kind is int else float(typed)
     except ValueError:
         return typed
 
 
 def as_typed(flat: Mapping[str, Any]) -> dict[str, str]:
-    """What a browser would send of these values: of boxes, those which are ticked."""
+    """Return the form data a browser would submit; only ticked checkboxes are included."""
     found: dict[str, str] = {}
     for path, value in flat.items():
         spec_field = BY_PATH.get(path)

@@ -1,7 +1,4 @@
-"""The parts of an endpoint's form: which fields stand together, what a choice asks of a cluster.
-
-Must not know Django.
-"""
+"""Layout of the endpoint form, and cluster capabilities required by its options."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 @dataclass(frozen=True, slots=True)
 class FormSection:
-    """A part of the form; `switch` names the checkbox which turns its other fields on."""
+    """Part of the form; `switch`: the checkbox that enables its other fields."""
 
     title: str
     text: str
@@ -25,7 +22,7 @@ class FormSection:
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
-    """Sections which open and close together; the first of a form stays open."""
+    """Sections that open and close together; the first group stays open."""
 
     key: str
     title: str
@@ -192,7 +189,7 @@ METRICS = FormSection(
     ("monitoring.enabled", "monitoring.interval_s", "monitoring.path"),
 )
 
-# What a choice needs of the cluster.
+# Cluster capabilities required by an option.
 _NEEDED = {
     ("source.type", "s3"): known.S3_CSI,
     ("source.type", "fsx"): known.FSX_CSI,
@@ -206,7 +203,7 @@ _NEEDED = {
 
 
 def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ...]:
-    """`place`: whether there is a choice of where; `cluster`: the one that is chosen."""
+    """`place`: show the placement choice; `cluster`: the selected cluster."""
 
     def on(*more: FormSection) -> tuple[FormSection, ...]:
         return more if cluster is not None else ()
@@ -233,7 +230,6 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
 
 
 def told(key: str, spec: EndpointSpec) -> str:
-    """A closed group in a few words."""
     return _TOLD.get(key, lambda _spec: "")(spec)
 
 
@@ -286,8 +282,9 @@ _TOLD: dict[str, Callable[[EndpointSpec], str]] = {
 
 
 def declined(path: str, cluster: ClusterFacts | None) -> dict[str, str]:
-    """Of a field's choices those which the cluster cannot carry, each with why and what helps; the
-    key "" is the field itself."""
+    """Return the options that the cluster does not support, with cause and fix; key "" is the
+    field.
+    """
     if cluster is None:
         return {}
     return {

@@ -1,8 +1,6 @@
-"""The forms of an endpoint, made from the one table of fields.
+"""Forms of an endpoint, built from the field table.
 
-Promises to judge nothing itself: what was typed is read into a field's type where that can be done
-and handed to `actions`; refusals come back as the same objects which the API answers with, and
-are put beside their fields.
+Input is parsed and passed to `actions`, which validates; its errors are shown at their fields.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ from endpoints.spec.endpoint_spec import read as read_spec
 from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
 from endpoints.spec.rules import Context
 
-# Another cluster offers other fields: the form is drawn anew with what is typed, by POST, since
-# what is typed does not belong into an address.
+# A cluster offers other fields, so the form is redrawn with its input, by POST to keep the input
+# out of the URL.
 _ASK_AGAIN = {
     "hx-post": "?drawn=anew",
     "hx-include": "closest form",
@@ -47,9 +45,9 @@ _ASK_AGAIN = {
 
 
 class EndpointForm(Styled, forms.Form):
-    """`spec` is what it starts from: the present spec when an endpoint is changed, another one's
-    when it is copied (`changing` False). What can be chosen comes from `context`. Fields for
-    clusters are there once a cluster is chosen."""
+    """`spec`: initial values, of the edited endpoint or of the cloned one (`changing` False).
+    Options come from `context`. Cluster fields are present once a cluster is selected.
+    """
 
     def __init__(
         self,
@@ -86,8 +84,7 @@ class EndpointForm(Styled, forms.Form):
     def holding(
         cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
     ) -> EndpointForm:
-        """A form with these values typed into it. Of what else was `sent` nothing is lost: neither
-        a note nor what is typed into fields which these values do not show."""
+        """Return a form with these values. Other input in `sent` (note, hidden fields) is kept."""
         shown = cls(as_typed(flat), **facts).fields
         others = {name: value for name, value in sent.items() if name not in shown}
         return cls({**others, **as_typed({p: v for p, v in flat.items() if p in shown})}, **facts)
@@ -114,7 +111,7 @@ class EndpointForm(Styled, forms.Form):
         if spec_field.path == "cache.l2.tier":
             field.widget.attrs["list"] = "known-tiers"
         if spec_field.path.startswith("placement.") and spec_field.effect is Effect.FIXED:
-            # A list that is not sent at all leaves the endpoint where it is.
+            # A disabled select is not submitted, which keeps the placement.
             word = "disabled" if spec_field.path == "placement.cluster" else "readonly"
             field.widget.attrs |= {word: True} if self.changing else {}
         return field
@@ -126,7 +123,6 @@ class EndpointForm(Styled, forms.Form):
         return widget(spec_field, missing)
 
     def groups(self) -> list[dict[str, Any]]:
-        """The parts of the page, each with its sections and whether it must be seen."""
         values = self.flat()
         found = []
         for group, brief in zip(self.parts, self.briefly(), strict=True):
@@ -140,7 +136,6 @@ class EndpointForm(Styled, forms.Form):
         return found
 
     def briefly(self) -> list[dict[str, Any]]:
-        """Each part in a few words, with the fields in it."""
         spec = self.spec()
         return [
             {
@@ -152,7 +147,6 @@ class EndpointForm(Styled, forms.Form):
         ]
 
     def sections(self) -> list[dict[str, Any]]:
-        """The sections of all groups, one after another."""
         return [section for group in self.groups() for section in group["sections"]]
 
     def _as_usual(self, path: str, values: Mapping[str, Any]) -> bool:
@@ -160,7 +154,6 @@ class EndpointForm(Styled, forms.Form):
         return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
 
     def _section(self, section: FormSection, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Its fields with what a change of them does."""
         others = [path for path in section.paths if path != section.switch]
         return {
             "title": section.title,
@@ -187,7 +180,7 @@ class EndpointForm(Styled, forms.Form):
         }
 
     def _why(self, path: str, values: Mapping[str, Any]) -> str:
-        """Of a value that the start set, while it is still there."""
+        """Return the preset's reason while its value is unchanged."""
         for one in self.start.here(cluster=self.cluster is not None) if self.start else ():
             same = written(BY_PATH[path], one.value) == written(BY_PATH[path], values[path])
             if one.path == path and same:
@@ -198,20 +191,19 @@ class EndpointForm(Styled, forms.Form):
         return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
 
     def flat(self) -> dict[str, Any]:
-        """Every field's value as it stands: typed, or the default."""
         if not self.is_bound:
             return dict(self.begun)
         return {**self.usual, **flatten(self.spec_data())}
 
     def spec(self) -> EndpointSpec:
-        """The spec which the values make, a refused one counting as its default."""
         return read_spec(nest(self.flat()))[0]
 
     def spec_data(self) -> dict[str, Any]:
-        """What was typed, in the shape that `actions` takes. What is empty gets its default, except
-        texts that may be empty. What was not sent or is not shown stays as it is."""
+        """Return the input of `actions`. Empty fields get their defaults, unless the text may be
+        empty. Fields not submitted or not shown keep their values.
+        """
         flat = {path: value for path, value in self.present.items() if path not in self.fields}
-        # A box that was not in the page was not unticked.
+        # A checkbox missing from the page was not unticked.
         seen = MARK in self.data or ASIDE in self.data
         for spec_field in self.shown:
             path = spec_field.path
@@ -230,7 +222,7 @@ class EndpointForm(Styled, forms.Form):
         return nest(flat)
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """What was typed into fields which are not shown now: it is not used, and not lost."""
+        """Return the input of hidden fields: unused, but kept."""
         if not self.is_bound or self.cluster is not None:
             return []
         if MARK not in self.data and ASIDE not in self.data:
@@ -239,7 +231,6 @@ class EndpointForm(Styled, forms.Form):
         return [(ASIDE, "1"), *((path, str(self.data[path])) for path in held)]
 
     def refuse(self, errors: Iterable[FieldError]) -> None:
-        """Put refusals beside their fields, those of no field above all."""
         self.full_clean()
         for error in errors:
             text = f"{error.message} {error.remedy}"
@@ -248,12 +239,11 @@ class EndpointForm(Styled, forms.Form):
 
 
 def live_id(path: str) -> str:
-    """Of the place where a field's refusal is told while one types."""
     return f"live-{path.replace('.', '-')}"
 
 
 class PromptForm(Styled, forms.Form):
-    """What to send through the router; bounds keep one page from holding a worker for long."""
+    """Prompt through the router; limits bound the time that a page can occupy a worker."""
 
     prompt = forms.CharField(
         label="Prompt",
@@ -267,13 +257,12 @@ class PromptForm(Styled, forms.Form):
 
 
 def _usual(context: Context | None) -> dict[str, Any]:
-    """Every field's default here."""
     plain = {f.path: "" if f.default is None else f.default for f in FIELDS}
     return plain | (dict(context.defaults) if context else {})
 
 
 def _may_be_empty(spec_field: SpecField) -> bool:
-    """Whether nothing typed is a value, and not the absence of one."""
+    """Return whether empty input is a value."""
     text = spec_field.kind in (str, tuple) and not spec_field.choices
     return text and spec_field.default is not None
 

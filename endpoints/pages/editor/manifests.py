@@ -1,4 +1,4 @@
-"""Pages of manifests: import with the changes shown before anything is done, and export."""
+"""Manifest import, with a preview of the changes, and export."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from console.web.forms import Styled
 from endpoints import manifest_actions
 from endpoints.manifest_actions import ManifestTarget, PlannedChange
 from endpoints.manifests import documents
-from endpoints.pages.detail.context import found
+from endpoints.pages.head import found
 from endpoints.refusals import RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.validators import showable
 
 
 class ImportForm(Styled, forms.Form):
-    """A text, pasted or in a file, and where its objects go."""
+    """Manifest text, pasted or uploaded, and the target of its objects."""
 
     text = forms.CharField(
         label="Manifest",
@@ -52,11 +52,11 @@ class ImportForm(Styled, forms.Form):
             field.choices = choices
 
     def manifest(self) -> str:
-        """What is in the file wins over what is typed."""
+        """Return the manifest; the file takes precedence over the text."""
         upload = self.files.get("file")
         if upload is None:
             return str(self.data.get("text", ""))
-        # More than is ever read; `documents` refuses what is longer than it reads.
+        # Bounds the memory; `documents` enforces MAX_CHARACTERS.
         text: str = upload.read(4 * MAX_CHARACTERS).decode("utf-8", errors="replace")
         return text
 
@@ -68,7 +68,7 @@ class ImportForm(Styled, forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def import_manifests(request: HttpRequest) -> HttpResponseBase:
-    """The first POST shows what would change; one with `apply` does it."""
+    """Preview the changes; a POST with `apply` applies them."""
     if request.method != "POST":
         return render(request, "endpoints/import.html", {"form": ImportForm()})
     form = ImportForm(request.POST, request.FILES)
@@ -91,7 +91,6 @@ def import_manifests(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def manifest(request: HttpRequest, name: str) -> HttpResponse:
-    """The endpoint as an object: to look at, or with ?download as a file."""
     endpoint = found(name)
     text = documents.written(manifest_actions.exported(name))
     if "download" in request.GET:

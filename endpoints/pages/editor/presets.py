@@ -1,8 +1,4 @@
-"""Kinds of work an endpoint may be made for: what each sets, and why.
-
-Promises that a start is nothing but values of fields, which can all be changed afterwards; nobody
-remembers it. Must not know Django.
-"""
+"""Presets of the endpoint form: field values per use case, with reasons."""
 
 from __future__ import annotations
 
@@ -13,8 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PresetSetting:
-    """`value` of the field at `path`. `cluster`: whether it is for clusters (True), for this
-    machine (False) or for both (None)."""
+    """`value` of the field at `path`. `cluster`: True for clusters, False for this machine, None
+    for both.
+    """
 
     path: str
     value: Any
@@ -31,11 +28,9 @@ class Preset:
     settings: tuple[PresetSetting, ...]
 
     def here(self, *, cluster: bool) -> tuple[PresetSetting, ...]:
-        """What it sets there."""
         return tuple(one for one in self.settings if one.cluster in (None, cluster))
 
     def over(self, flat: Mapping[str, Any], *, cluster: bool) -> dict[str, Any]:
-        """Values by path with this start's own among them."""
         return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
 
 

@@ -1,7 +1,6 @@
-"""One endpoint being written on somebody's screen: what it began with, and what was sent of it.
+"""State of the endpoint editor: base spec, submitted form, YAML pane.
 
-Promises that the form and the text beside it are two views of the same values, that the later one
-to be changed counts, and that where both were changed a person says which. Changes nothing.
+Form and YAML edit the same values. The one changed last wins; if both changed, the user chooses.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """The text beside the form. The digests are of both when they last agreed: who differs from
-    its own was changed since."""
+    """The YAML pane. The digests are of pane and form when they last agreed, to detect later
+    changes.
+    """
 
     text: str
     text_agreed: str
@@ -41,8 +41,9 @@ class Pane:
 
 
 class SpecEditor:
-    """`present`: the endpoint that is changed; `source`: the one that a new one is copied from;
-    `left_off`: the start wants L2, and no cache tier is where the workers are."""
+    """`present`: the edited endpoint; `source`: the cloned one; `left_off`: the preset sets L2, but
+    there is no cache tier at the workers' location.
+    """
 
     def __init__(
         self,
@@ -60,7 +61,6 @@ class SpecEditor:
 
     @property
     def first_look(self) -> EndpointForm:
-        """Before anything was typed."""
         form = self._form(None)
         return form if self.start is None else self._begin(self.start, form.flat())
 
@@ -69,8 +69,9 @@ class SpecEditor:
         return self._form(self.sent)
 
     def drawn_anew(self) -> EndpointForm:
-        """What is typed, with the fields which its choices bring. What a start had set for the
-        other place, and nobody has changed since, is set for this one."""
+        """Return the form redrawn with its input. Unchanged preset values are replaced by those for
+        the newly selected location.
+        """
         flat, was = self.typed.flat(), MARK in self.sent
         there = bool(flat["placement.cluster"])
         if self.start is None or was == there:
@@ -81,7 +82,6 @@ class SpecEditor:
         return self.holding({**begun, **{path: flat[path] for path in kept}})
 
     def started(self, key: str) -> EndpointForm:
-        """What is typed, with a start's values over it."""
         form = self.drawn_anew()
         self.start = BY_KEY.get(key)
         self.sent["start"] = key if self.start else ""
@@ -91,19 +91,17 @@ class SpecEditor:
         return EndpointForm.holding(flat, self.sent, **self._facts())
 
     def of_text(self, text: SpecText) -> EndpointForm:
-        """A form which holds what the text says, all it leaves out being the default."""
         usual = self._form(None).usual
         return self.holding({**usual, **flatten(self.whole(text.data))})
 
     def whole(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """With what is kept beside the text, and what cannot be changed."""
+        """Add the values missing in the YAML, and the immutable fields."""
         begun = self._begun() or {}
         kept = {path: begun[path] for path in spec_text.ELSEWHERE if begun.get(path)}
         name = {"name": self.present.name} if self.present else {}
         return {**kept, **name, **data}
 
     def judged(self, data: Mapping[str, Any]) -> tuple[FieldError, ...]:
-        """What would refuse it now, of the spec alone."""
         present = self.present.parsed if self.present else None
         try:
             spec = check(data, self.context, present)
@@ -114,28 +112,27 @@ class SpecEditor:
         return ()
 
     def pane(self, form: EndpointForm) -> Pane:
-        """The text of the form."""
         text = self.text_of(form)
         return Pane(text, digest(text), digest(text))
 
     def kept_pane(self, errors: tuple[LineError, ...] = (), *, both: bool = False) -> Pane:
-        """As it was sent: it could not be applied, or (`both`) the form says something else."""
+        """Return the submitted pane, because it is invalid or (`both`) conflicts with the form."""
         sent = self.sent
         agreed = sent.get("text_agreed", ""), sent.get("form_agreed", "")
         return Pane(sent.get("yaml", ""), *agreed, errors, both)
 
     def applied_pane(self, form: EndpointForm, errors: tuple[LineError, ...] = ()) -> Pane:
-        """As it was sent, and the form now says the same."""
+        """Return the submitted pane after its values were applied to the form."""
         text = self.sent.get("yaml", "")
         return Pane(text, digest(text), digest(self.text_of(form)), errors)
 
     def text_of(self, form: EndpointForm) -> str:
-        """By way of what a browser would send, so that sending it changes nothing."""
+        """Return the form's YAML, as resubmitting the form would give it."""
         same = form if form.is_bound else self.holding(form.flat())
         return spec_text.written(nest(same.flat()))
 
     def changed(self) -> tuple[bool, bool]:
-        """Whether the text, and whether the form, was changed since both said the same."""
+        """Return whether pane and form were changed since they agreed."""
         if "yaml" not in self.sent:
             return False, True
         text = digest(self.sent["yaml"]) != self.sent.get("text_agreed", "")
@@ -143,7 +140,7 @@ class SpecEditor:
         return text, form
 
     def meant(self) -> tuple[EndpointForm, Pane]:
-        """What was sent, by whichever of the two was changed."""
+        """Return the submitted values from whichever side was changed."""
         if self.changed()[0]:
             try:
                 text = spec_text.read(self.sent.get("yaml", ""))
@@ -158,7 +155,7 @@ class SpecEditor:
         return form, self.pane(form)
 
     def _begin(self, start: Preset, flat: Mapping[str, Any]) -> EndpointForm:
-        """L2 needs a tier where the workers are: without one it is left for later."""
+        """Apply a preset; L2 stays off if there is no cache tier at the workers' location."""
         cluster = flat["placement.cluster"]
         begun = start.over(flat, cluster=bool(cluster))
         near = [name for name, at in self.context.tier_clusters.items() if at == cluster]
@@ -188,6 +185,6 @@ class SpecEditor:
 
 
 def can_apply(errors: tuple[FieldError, ...]) -> bool:
-    """Whether a form has a place for what the text says."""
+    """Return whether all errors belong to form fields."""
     known = {field.path for field in FIELDS}
     return all(one.code not in NOT_APPLIED and one.field in known for one in errors)

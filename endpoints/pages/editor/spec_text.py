@@ -1,8 +1,6 @@
-"""A spec as YAML which a person edits, and back, with the line of everything that is wrong.
+"""Editable YAML of a spec, with the line of each error.
 
-Promises that what is written is read back equal, whatever was typed into it; that a refusal names
-its line where there is one; and that a text which was not understood is nowhere applied in part.
-Must not know Django.
+Writing and reading round-trip. Invalid text is never applied in part.
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ from endpoints.spec.fields import FIELDS, SECTIONS
 from endpoints.spec.section import DEFAULTS
 
 LONGEST = 200_000
-"""Characters. A spec with many volumes has some thousands."""
+"""Limit (characters); a spec with many volumes has some thousands."""
 ELSEWHERE = frozenset({"manifest"})
-"""Kept beside the text: the object it came from, whole."""
+"""Fields kept outside the text: the complete imported object."""
 NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
-"""What is refused so has no place in a form."""
+"""Error codes without a form field."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """`line` counts from 1; 0 where no line is to blame."""
+    """`line` counts from 1; 0 if unknown."""
 
     line: int
     field: str
@@ -38,15 +36,14 @@ class LineError:
 
 @dataclass(frozen=True, slots=True)
 class SpecText:
-    """What a text says, and on which line it says each field."""
+    """Parsed text with the line of each field."""
 
     data: Mapping[str, Any]
     lines: Mapping[str, int]
 
 
 def written(data: Mapping[str, Any]) -> str:
-    """Fields in the order of the form; sections for clusters only where something of them is
-    wanted."""
+    """Return YAML with fields in form order; cluster sections are omitted while all default."""
     flat = flatten(data)
     kept = {f.path: _listed(flat[f.path]) for f in FIELDS if f.path in flat}
     for path in ELSEWHERE & set(kept):
@@ -61,7 +58,6 @@ def written(data: Mapping[str, Any]) -> str:
 
 
 def read(text: str) -> SpecText:
-    """The one object in a text, or `SpecErrors`; `line_of` says where each of them is."""
     if len(text) > LONGEST:
         raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
     found = documents.read(text)
@@ -74,7 +70,6 @@ def read(text: str) -> SpecText:
 
 
 def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
-    """Each refusal with the line it is about, in the order of the text."""
     found = [
         LineError(_line(error.field, lines), error.field, error.message, error.remedy)
         for error in errors
@@ -83,19 +78,19 @@ def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[Line
 
 
 def unread(refusal: SpecErrors) -> tuple[LineError, ...]:
-    """Of a text that is no YAML."""
+    """Return the errors of invalid YAML."""
     line = getattr(refusal.__cause__, "line", 0)
     return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)
 
 
 def digest(text: str) -> str:
-    """The same for texts which differ in what a browser does to line ends only."""
+    """Hash the text with normalised line ends."""
     plain = text.replace("\r\n", "\n").strip()
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _line(path: str, lines: Mapping[str, int]) -> int:
-    """Of the field, else of the nearest section around it, else none."""
+    """Return the line of the field, else of the nearest enclosing section, else 0."""
     while path:
         if path in lines:
             return lines[path]

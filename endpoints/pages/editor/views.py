@@ -1,7 +1,6 @@
-"""Pages where an endpoint is written: a new one, a copy, a change of one that runs.
+"""Editor pages: create, clone and update an endpoint.
 
-Promises that nothing typed is lost by a refusal, by another cluster, by a text that cannot be read
-or by what somebody else changed meanwhile. Thin over `actions`, which judges.
+Input survives errors, a change of cluster, invalid YAML and edit conflicts. `actions` validates.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from console.core.errors import STALE
 from endpoints import actions, teams
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
-from endpoints.pages.detail.context import found, generation_of
 from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.head import found, generation_of
 from endpoints.refusals import ConflictError, RefusalError
 from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
@@ -38,8 +37,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def clone(request: HttpRequest, name: str) -> HttpResponseBase:
-    """A new endpoint which begins as this one is wanted; its form shows what an operator of this
-    one may see."""
+    """Create an endpoint from this one's spec. Needs the operator role on this one."""
     return _create(request, SpecEditor(request, source=found(name)))
 
 
@@ -87,7 +85,7 @@ def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
 
 
 def _written(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
-    """What was sent, drawn anew or saved: by its form, or by its text if that was changed."""
+    """Redraw or save the submission, from its form, or from its YAML if that was changed."""
     drawn = request.GET.get("drawn")
     if drawn == "start":
         return _page(request, desk, desk.started(desk.sent.get("start_with", "")))
@@ -111,7 +109,7 @@ def _by_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponse
 
 
 def _by_text(request: HttpRequest, desk: SpecEditor, save: Save | None) -> HttpResponseBase:
-    """Without `save` the form is drawn from the text."""
+    """Save the YAML; without `save` redraw the form from it."""
     try:
         text = spec_text.read(desk.sent.get("yaml", ""))
     except SpecErrors as error:
@@ -156,20 +154,19 @@ _BESIDE = ("note", "team")
 
 
 def _unless_stale(error: SpecErrors | RefusalError) -> None:
-    """That one is answered with what the others did."""
+    """Re-raise edit conflicts, which are handled by `_conflict`."""
     if isinstance(error, ConflictError) and error.code == STALE:
         raise error
 
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
-    """What was typed stays; what the others did is shown beside it."""
     form, pane = desk.meant()
     found = edit_conflict.look(endpoint, generation_of(request), form.flat())
     return _page(request, desk, form, pane, status=409, conflict=found)
 
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
-    """Both put together, to be looked at before it is saved."""
+    """Show the merged values for review before saving."""
     seen = desk.sent.get("seen_generation", "")
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)

@@ -1,4 +1,4 @@
-"""Forms of callers' keys and their groups; they judge nothing: `key_terms` and `key_actions` do."""
+"""Forms of inference keys and key groups; `keys.terms` and `keys.actions` validate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class KeyForm(Styled, forms.Form):
                 field.choices = [(KEEP, kept), *LASTING]
 
     def answer(self) -> dict[str, Any]:
-        """What was typed, as `key_terms.parse` wants it; what is no number stays a text."""
+        """Return the input of `terms.parse`; invalid numbers stay text."""
         self.full_clean()
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
         found: dict[str, Any] = {name: _whole(typed[name]) for name in _NUMBERS}

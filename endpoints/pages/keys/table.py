@@ -1,4 +1,4 @@
-"""What the tables of keys show: each key with its terms in words and what it used. Pure of HTTP."""
+"""Rows of key tables: each key with its terms and usage."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _SOON = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """`used`: in the last `SHOWN_DAYS` days. `spent`: tokens of the budget's present period, and
-    which share of it that is; None without a budget."""
+    """`used`: over the last `SHOWN_DAYS` days. `spent`: tokens used of the present budget period
+    and their share; None without a budget.
+    """
 
     key: InferenceKey
     terms: KeyTerms
@@ -35,8 +36,7 @@ class KeyRow:
 
 
 def rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
-    """In as many queries as there are keys with a budget, and one more. `endpoint`: what they used
-    of this one alone."""
+    """Return the rows in one query plus one per key with a budget. `endpoint` limits the usage."""
     now = timezone.now()
     recent = usage.since(now - timedelta(days=SHOWN_DAYS))
     by_key = usage.by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)

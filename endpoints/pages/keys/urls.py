@@ -1,4 +1,4 @@
-"""Pages of callers' keys of all endpoints, mounted by console.urls under "/keys/"."""
+"""Pages of all inference keys, mounted by console.urls under "/keys/"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pages of callers' keys: of one endpoint (its tab Access), of groups, and all that one may see.
+"""Pages of inference keys: of an endpoint (Access tab), of groups, and of all visible ones.
 
-A page that shows a key in clear text is `never_cache`: the text is in that one answer only.
+Pages with a secret are `never_cache`: it is in that one response only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import allows_somewhere, require_somewhere, role_required
 from endpoints.keys import actions, selectors, storage
 from endpoints.models import InferenceKey, KeyGroup
-from endpoints.pages.detail.context import found
+from endpoints.pages.head import found
 from endpoints.pages.keys import table
 from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
 from endpoints.refusals import NotFoundError, RefusalError
@@ -35,7 +35,7 @@ def access(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def create(request: HttpRequest, name: str) -> HttpResponse:
-    """Shows the key in this very answer: it is nowhere to be found afterwards."""
+    """Create a key and show its secret in this response only."""
     found(name)
     form = KeyForm(request.POST)
     try:
@@ -76,7 +76,7 @@ def revoke(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
     return redirect("endpoints:access", name)
 
 
-# -- all keys, and groups
+# -- all keys and groups
 
 
 @require_safe
@@ -106,7 +106,6 @@ def create_group(request: HttpRequest) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
-    """The group, its keys and its members; POST changes name, words and members."""
     if request.method == "POST":
         require_somewhere(request.user, "operator")
     one = _group(request, group_id)
@@ -190,7 +189,7 @@ def revoke_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpRes
     return redirect("keys:group", group_id)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def _of_endpoint(name: str, **more: Any) -> dict[str, Any]:
@@ -232,7 +231,6 @@ def _of_group(request: HttpRequest, one: KeyGroup, **more: Any) -> dict[str, Any
 
 
 def _names(request: HttpRequest) -> list[str]:
-    """Endpoints whose keys the viewer may make."""
     return selectors.changeable_names(request.user)
 
 
@@ -277,7 +275,7 @@ def _edit(
 
 
 def _rotated(request: HttpRequest, key_id: str, within: str) -> tuple[str, str]:
-    """The new secret, or why there is none."""
+    """Return the new secret, and the error if there is none."""
     typed = request.POST.get("grace_s", "")
     grace: Any = int(typed) if typed in dict(GRACE) else typed
     try:

@@ -1,7 +1,6 @@
-"""One verb for many endpoints: each by itself, so that one refusal holds up no other.
+"""Bulk verbs: one verb applied to each endpoint separately, with one result each.
 
-Promises a result for each, in their order, and nothing that the verb for one alone would not do:
-rights, rules and the trail are those of `actions`. Must not know requests.
+Permissions, rules and audit entries are those of `actions`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`ask`: as in "Pause these 3 endpoints?"; `done`: what is said of each; `what`: what it does
-    to each; `danger`: what is lost cannot be brought back."""
+    """`ask`: confirmation, as in "Pause these 3 endpoints?"; `done`: result label; `what`: effect
+    on each endpoint; `danger`: irreversible.
+    """
 
     key: str
     ask: str
@@ -71,7 +71,7 @@ VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """`generation`: what was looked at when it was chosen; None asks for no check."""
+    """`generation`: as displayed on selection; None disables the check."""
 
     name: str
     generation: int | None = None

@@ -1,7 +1,6 @@
-"""The columns of the list of endpoints. Other rooms register columns of their own.
+"""Columns of the endpoint list, with a registry for other apps.
 
-Promises that numbers which somebody else must be asked for never hold up the page: they are filled
-when it asks again, and a column which cannot be filled says why in each of its cells.
+Slow columns are filled by a second request; a failed column gives the reason in each cell.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ KEY = "endpoints.columns"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`sort`: the word of an address which sorts by it, "" for none. `number`: set right."""
+    """`sort`: sort key in the URL, "" for none. `number`: right-aligned."""
 
     key: str
     label: str
@@ -30,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`why` says what a missing text means."""
+    """`why`: reason for a missing text."""
 
     text: str = ""
     why: str = ""
@@ -39,8 +38,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class FilledColumns:
-    """A column of another room; `fill` answers by name, within a deadline of its own. Columns with
-    the same `fill` are asked for once."""
+    """A registered column; `fill` returns cells by endpoint name within its own deadline. Columns
+    with the same `fill` share one call.
+    """
 
     column: Column
     fill: Callable[[Sequence[Endpoint]], Mapping[str, Mapping[str, Cell]]]
@@ -62,24 +62,23 @@ _filled: dict[str, FilledColumns] = {}
 
 
 def register(filled: FilledColumns) -> None:
-    """Called from AppConfig.ready; a second call for the same key replaces the first."""
+    """Register a column, replacing one with the same key. Called from AppConfig.ready."""
     _filled[filled.column.key] = filled
 
 
 def columns() -> tuple[Column, ...]:
-    """All there are, in the order in which they stand: ours, others', the age last."""
+    """Return all columns in display order: built-in, registered, age."""
     return (*OWN[:-1], *(one.column for one in _filled.values()), OWN[-1])
 
 
 def chosen(kept: Any) -> tuple[Column, ...]:
-    """Those which a person keeps; what is not (or no longer) a column's key is passed over."""
     if not isinstance(kept, list):
         return tuple(column for column in columns() if column.default)
     return tuple(column for column in columns() if column.key in kept)
 
 
 def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[str, Cell]]:
-    """Of other rooms' columns, by column and endpoint. A room which fails leaves dashes."""
+    """Return the cells of registered columns; a failing `fill` leaves dashes."""
     wanted = [one for one in _filled.values() if one.column in shown]
     answers: dict[Any, Mapping[str, Mapping[str, Cell]]] = {}
     for one in wanted:
@@ -95,13 +94,12 @@ def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[s
 
 
 def waiting(shown: Sequence[Column]) -> bool:
-    """Some of these columns are filled later."""
     return any(column.key in _filled for column in shown)
 
 
 def _asked(one: FilledColumns, rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
     try:
         return one.fill(rows)
-    except Exception:  # a list must not fail because of a column
-        log.exception("the column %s could not be filled", one.column.key)
+    except Exception:  # a column's error must not break the list
+        log.exception("Column %s failed; its cells stay empty", one.column.key)
         return {}

@@ -1,7 +1,6 @@
-"""The list of endpoints: what an address may ask of it, and the page of rows that answers.
+"""Query parameters and rows of the endpoint list.
 
-Promises a number of queries that does not grow with the rows, and that an unknown word in an
-address is passed over: old bookmarks show more, never an error. Must not know templates.
+The number of queries is constant. Unknown parameters are ignored, so that old bookmarks still work.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from endpoints.spec.fields import STRATEGIES
 PAGE_SIZE = 50
 LONGEST = 200
 NOBODY = "-"
-"""How an address names the endpoints of no team, and those of no cluster."""
+"""URL value for no team or no cluster."""
 IN_TURN = "in-turn"
 
 SEVERITY = (
@@ -45,7 +44,7 @@ _SORTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What an address asks for; "" is everything. `sort` may begin with a minus."""
+    """Parsed query parameters; "" does not filter. A leading minus in `sort` reverses the order."""
 
     q: str = ""
     phase: str = ""
@@ -58,7 +57,7 @@ class ListQuery:
     @classmethod
     def read(cls, query: Mapping[str, Any]) -> ListQuery:
         def word(key: str) -> str:
-            # A NUL is refused by PostgreSQL.
+            # PostgreSQL rejects NUL.
             return str(query.get(key, "")).replace("\0", "").strip()[:LONGEST]
 
         phase, strategy, sort = word("phase"), word("strategy"), word("sort")
@@ -74,7 +73,6 @@ class ListQuery:
 
     @property
     def narrowed(self) -> bool:
-        """Some endpoints may be left out."""
         return any((self.q, self.phase, self.strategy, self.cluster, self.team, self.model))
 
 
@@ -86,9 +84,10 @@ def rows(viewer: Any, wanted: ListQuery) -> QuerySet[Endpoint]:
 
 
 def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
-    """What can be filtered by: clusters, teams and models of the endpoints one may see, in one
-    query; a kind with one choice only is left out."""
-    seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # with names of our own
+    """Return the filter options of visible endpoints (clusters, teams, models) in one query.
+    Filters with a single option are omitted.
+    """
+    seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # annotated with our own names
     told = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
     clusters, teams, models = set(), set(), set()
     for cluster, slug, team, model in told:

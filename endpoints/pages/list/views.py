@@ -1,8 +1,6 @@
-"""The list of endpoints: searched, filtered and sorted by its address, with the columns one keeps,
-and one verb for all that are ticked.
+"""Endpoint list: search, filters, sorting, column choice and bulk actions.
 
-Promises that the page is there at once: what Prometheus must be asked for comes with the part that
-the page asks for by itself.
+Values from Prometheus are loaded by a second request.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from console.core import request_log
 from console.web import preferences, responses
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
-from endpoints.pages.detail.context import WHOLE
-from endpoints.pages.head import SETTLED_POLL_S, UNSETTLED_POLL_S
+from endpoints.pages.head import SETTLED_POLL_S, UNSETTLED_POLL_S, WHOLE
 from endpoints.pages.list import bulk_actions
 from endpoints.pages.list import columns as list_columns
 from endpoints.pages.list import query as list_query
@@ -56,7 +53,6 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
-    """What stands around the rows, and is not asked for again with them."""
     return {
         "phases": [str(phase) for phase in Phase],
         "strategies": [*((name, name) for name in STRATEGIES), (list_query.IN_TURN, "in turn")],
@@ -67,7 +63,7 @@ def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[
 
 
 def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
-    """`sort` is where a click leads: up first, then down."""
+    """`sort`: sort key of the next click, ascending first."""
     key = column.sort
     up, down = bool(key) and sort == key, bool(key) and sort == f"-{key}"
     return {"column": column, "up": up, "down": down, "sort": f"-{key}" if up else key}
@@ -75,7 +71,6 @@ def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
 
 @require_POST
 def columns(request: HttpRequest) -> HttpResponseBase:
-    """Keeps them for whoever asks; with `reset`, those which everybody begins with."""
     known = {column.key for column in list_columns.columns()}
     kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
     preferences.put(request.user, list_columns.KEY, kept)
@@ -86,7 +81,6 @@ def columns(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
-    """What is about to be done to which, before it is."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     found = list(selectors.endpoints(request.user).filter(name__in=names))
@@ -100,7 +94,6 @@ def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def bulk_run(request: HttpRequest) -> HttpResponseBase:
-    """Does it to each, and says of each how it went."""
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     items = _items(request)
     if verb is None or not items:
@@ -121,7 +114,6 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
 
 
 def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
-    """Each name with the generation which the page showed of it."""
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
     items = [bulk_actions.BulkItem(name) for name in names]
     seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}

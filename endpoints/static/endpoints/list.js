@@ -1,5 +1,5 @@
-// The list of endpoints asks for itself every few seconds: what is ticked stays ticked, one box
-// ticks all, and the bar of verbs shows only when something is ticked. Without script it stays.
+// Keep the selection across polls of the endpoint list, with a select-all box; show the bulk bar
+// only with a selection. Without JavaScript the bar is always visible.
 (function () {
   "use strict";
 
@@ -40,7 +40,7 @@
     show();
   });
   document.addEventListener("htmx:afterSettle", show);
-  // A page which the browser brings back has its boxes as they were left.
+  // A page restored by the browser keeps its ticked boxes.
   boxes().forEach(function (box) { if (box.checked) ticked.add(box.value); });
   show();
 })();

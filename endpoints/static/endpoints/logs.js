@@ -1,5 +1,5 @@
-// Follows one container's log: the server ends its answer every few seconds and the browser asks
-// again after the last line it got, so a restart of the console shows as a pause only.
+// Follow one container's log. The server ends each response after a few seconds and the browser
+// resumes after the last event id, so that a restart of the console is only a pause.
 (function () {
   "use strict";
 
@@ -33,7 +33,7 @@
     source.addEventListener("anew", add);
     source.addEventListener("problem", function (event) { say(JSON.parse(event.data)); });
     source.addEventListener("error", function () {
-      // The end of an answer is an error to a browser, too: only what lasts is worth a word.
+      // The end of a response is an error event, too: report only repeated ones.
       gone += 1;
       if (gone > 2) say("The console does not answer; it is asked again.");
       if (source.readyState === EventSource.CLOSED) window.setTimeout(follow, 3000);

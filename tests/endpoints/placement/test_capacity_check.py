@@ -75,10 +75,10 @@ def test_the_panel_answers_what_is_typed() -> None:
 
 
 def test_the_gate_asks_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    from endpoints.placement import capacity_check, installation
+    from endpoints.placement import capacity_check, spec_context
     from endpoints.spec.endpoint_spec import parse
     from endpoints.spec.rules import violations
 
-    assert installation.context().misfits is capacity_check.refusals
-    found = violations(parse(BASE), installation.context())
+    assert spec_context.context().misfits is capacity_check.refusals
+    found = violations(parse(BASE), spec_context.context())
     assert "context_does_not_fit" in [error.code for error in found]

@@ -22,7 +22,8 @@ from cachetier.tier.spec import MIB, TierSpec
 from console.provisioners.base import Ref, ReplicaObservation
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
-from endpoints.lifecycle.components import EndpointFacts, KeyFacts
+from endpoints.keys.terms import KeyFacts
+from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from routing.deployment.compiler import compile_config, compile_keys

@@ -10,7 +10,8 @@ import pytest
 
 from console.provisioners.base import PermanentError
 from console.provisioners.specs import ReplicaFacts, check_spec
-from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.keys.terms import KeyFacts
+from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
 from routing.deployment import compiler
 from routing.deployment.compiler import as_text, compile_config, compile_keys

@@ -25,7 +25,8 @@ from console.provisioners.base import (
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.specs import ReplicaFacts
 from endpoints.choices import PhaseReason
-from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
+from endpoints.keys.terms import KeyFacts
+from endpoints.lifecycle.components import EndpointFacts, WorkerFacts, all_components
 from routing.analysis import fallbacks
 from routing.analysis.kv_index import Recent
 from routing.deployment import admin_client, component

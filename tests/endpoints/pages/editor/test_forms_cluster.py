@@ -14,7 +14,7 @@ from console.provisioners.kubernetes.api import capabilities as able
 from endpoints.models import Endpoint
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.placement import installation
+from endpoints.placement import spec_context
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import flatten, merge, parse
 from tests.endpoints.pages.editor.test_views import sent
@@ -32,7 +32,7 @@ def prod(monkeypatch: pytest.MonkeyPatch) -> None:
         why_not=lambda name: "No IngressClass was found." if name == able.INGRESS else "",
     )
     monkeypatch.setattr(clusters, "names", lambda: ["prod"])
-    monkeypatch.setattr(installation, "cluster_facts", lambda name: replace(facts, name=name))
+    monkeypatch.setattr(spec_context, "cluster_facts", lambda name: replace(facts, name=name))
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
         },
     )
     spec = parse(whole)
-    form = EndpointForm(spec=spec.to_dict(), context=installation.context())
+    form = EndpointForm(spec=spec.to_dict(), context=spec_context.context())
     sent = {MARK: "prod"}
     for name in form.fields:
         value = form[name].value()
@@ -148,7 +148,7 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
             sent[name] = "on"
         elif value is not False:
             sent[name] = str(value)
-    back = EndpointForm(sent, spec=spec.to_dict(), context=installation.context()).spec_data()
+    back = EndpointForm(sent, spec=spec.to_dict(), context=spec_context.context()).spec_data()
     before = spec.flat()
     assert {k: v for k, v in flatten(back).items() if v != before[k]} == {}
 
@@ -199,7 +199,7 @@ def test_what_the_cluster_cannot_carry_now_is_not_dropped_by_a_change(
         {**typed(data, placement__cluster="prod"), "scaling.triggers": str(triggers), MARK: "prod"},
     )
     lost = ClusterFacts("prod", capabilities=frozenset(able.CAPABILITIES) - {able.KEDA})
-    monkeypatch.setattr(installation, "cluster_facts", lambda _name: lost)
+    monkeypatch.setattr(spec_context, "cluster_facts", lambda _name: lost)
     answer = page.get("/endpoints/demo/edit/")
     form = sent(answer, replicas="2")
     assert "scaling.triggers" not in form, "a browser does not send what is switched off"
@@ -220,7 +220,7 @@ def test_a_start_is_for_the_place_it_is_used_at(
     assert there["cache.l1.chunk_tokens"] == "64", "somebody had"
     assert "cache.l2.enabled" not in there
     assert "there is no cache tier on prod yet" in drawn.content.decode()
-    monkeypatch.setattr(installation, "tier_clusters", lambda: {"default": "", "near": "prod"})
+    monkeypatch.setattr(spec_context, "tier_clusters", lambda: {"default": "", "near": "prod"})
     again = page.post("/endpoints/new/?drawn=anew", {**here, "placement.cluster": "prod"})
     assert sent(again)["cache.l2.tier"] == "near"
     assert sent(again)["cache.l2.enabled"] == "on"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endpoints.pages.editor.presets import STARTS, Preset
-from endpoints.placement import installation
+from endpoints.placement import spec_context
 from endpoints.spec.cluster_rules import ClusterFacts
 from endpoints.spec.endpoint_spec import merge, nest
 from endpoints.spec.fields import BY_PATH
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def with_cluster(monkeypatch: pytest.MonkeyPatch) -> Context:
-    monkeypatch.setattr(installation.clusters, "names", lambda: ["prod"])
-    monkeypatch.setattr(installation, "cluster_facts", lambda name: ClusterFacts(name))
-    monkeypatch.setattr(installation, "tier_clusters", dict)
-    return installation.context()
+    monkeypatch.setattr(spec_context.clusters, "names", lambda: ["prod"])
+    monkeypatch.setattr(spec_context, "cluster_facts", lambda name: ClusterFacts(name))
+    monkeypatch.setattr(spec_context, "tier_clusters", dict)
+    return spec_context.context()
 
 
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.key)
