@@ -1,13 +1,12 @@
-"""Which paths of a worker any caller may use, and which need a key with `admin`.
+"""Paths open to every caller, and paths that require an `admin` key.
 
-A vLLM server answers far more than inference on its one port: /sleep, /pause, /collective_rpc,
-/update_weights, /load_lora_adapter, /reset_prefix_cache, /metrics, /server_info ... Whoever may
-ask for words must not be able to stop the service for all others, so only inference passes for
-every caller and anything else, known or not, needs `admin: true` in the key file. That holds
-without keys too: there is no admin then, and what should be reachable is named in `open_paths`.
+A vLLM server exposes control paths on the same port (/sleep, /pause, /collective_rpc,
+/update_weights, /load_lora_adapter, /reset_prefix_cache, /metrics, /server_info ...). Only
+inference paths are open; everything else requires `admin: true` in the key file. Without keys there
+is no admin, and `open_paths` lists additional paths.
 
-Promises to decide on the path as a worker will read it: percent-decoded, and what could be read
-two ways (empty or dot segments, a fragment, a backslash) is never inference. Must not know keys.
+Paths are compared percent-decoded, as a worker reads them. Ambiguous paths (empty or dot segments,
+fragment, backslash) are never inference.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _INFERENCE = frozenset(
         b"/version",
     )
 )
-# Everything below these is an API for callers, but for the words which control a worker.
+# Prefixes of the inference API; control words below them are still excluded.
 _ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
 _CONTROL = frozenset(
     (
@@ -68,13 +67,16 @@ _REMEMBERED = 1024
 
 
 def is_common(path: bytes) -> bool:
-    """One of the few paths nearly all requests go to: fit for a name."""
+    """Return True for the few paths that get their own name in metrics and spans."""
     return path in _INFERENCE
 
 
 class Paths:
-    """`open_paths` opens more: exact paths, and all below one which ends in `*`, but for control
-    words there. A lone `*` opens everything."""
+    """Path access rules.
+
+    `open_paths` adds exact paths, and prefixes ending in `*` (control words below them stay
+    closed). A lone `*` opens everything.
+    """
 
     def __init__(self, open_paths: tuple[str, ...] = ()) -> None:
         self._all = "*" in open_paths
@@ -89,7 +91,7 @@ class Paths:
             return False
         known = self._known.get(path)
         if known is None:
-            if len(self._known) >= _REMEMBERED:  # callers choose paths: bounded
+            if len(self._known) >= _REMEMBERED:  # bounded: callers choose the paths
                 self._known.clear()
             known = self._known[path] = not self._opened(path)
         return known

@@ -1,7 +1,4 @@
-"""The parts of a configuration which are objects or lists: workers, health, limits.
-
-Promises that each part is checked whole before it is built. Must not know the others.
-"""
+"""Parse the object and list sections: workers, health, limits."""
 
 from __future__ import annotations
 

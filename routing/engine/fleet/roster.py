@@ -1,9 +1,8 @@
-"""Which workers there are: those of the configuration and those discovered, put into the table.
+"""Merge configured and discovered workers into the table.
 
-Promises that a worker which stays keeps its connections, its load and what it was sent, and that
-one which goes takes its metrics and its place in the policy's memory with it, while its requests
-go on to their end. Of two with one id or one address the configured one holds, then the one which
-was found first. Must not know how workers are found or watched.
+A worker that stays keeps its connections, load and prefix memory. A removed one loses its metrics
+and policy memory while its requests finish. On duplicate ids or addresses the configured worker
+wins, then the one discovered first.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
-    """By id; what comes later and repeats an id or an address is left out."""
+    """Merge by id; a later entry with a known id or address is dropped."""
     merged: dict[str, WorkerConfig] = {}
     places = set()
     for group in groups:
         for worker in group:
-            # The configuration may list an address twice on purpose; discovery has no purpose.
+            # The configuration may list an address twice on purpose; discovery may not.
             repeated = worker.address in places and worker.source != "config"
             if worker.id not in merged and not repeated:
                 merged[worker.id] = worker
@@ -39,17 +38,17 @@ def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
 
 
 class Roster:
-    """The only place which adds workers to the table and takes them out."""
+    """Sole owner of additions to and removals from the table."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._discovered: tuple[WorkerConfig, ...] = ()
-        self._policy: RoutingPolicy | None = None  # to which all workers have been introduced
+        self._policy: RoutingPolicy | None = None  # policy that has all workers
         self._tls: WorkerTlsConfig | None = None
         self._context: ssl.SSLContext | None = None
 
     def discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
-        """All that discovery knows now, in place of what it knew."""
+        """Replace the discovered workers."""
         self._discovered = workers
         self.take_over(self._router.config)
 
@@ -106,7 +105,7 @@ class Roster:
         router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
 
     def _introduce(self, worker: Worker) -> None:
-        """To the policy in force, and to its counters."""
+        """Register a worker with the current policy and its counters."""
         policy = self._router.policy
         decisions = self._router.metrics.decisions
         reasons = (*policy.reasons, base.RETRY, base.PINNED)
@@ -123,8 +122,7 @@ class Roster:
         return ConnectionPool(worker.address, config.limits.connect_timeout_s, tls, name)
 
     def renew_tls(self, config: Config) -> None:
-        """Only workers with https:// pay for a context, and only a change makes a new one.
-        Raises ConfigError."""
+        """Rebuild the TLS context for https:// workers if it changed. Raise ConfigError."""
         if not config.discovery.tls and not any(worker.tls_name for worker in config.workers):
             return
         if config.worker_tls == self._tls:
@@ -145,10 +143,10 @@ class Roster:
                 worker.pool.renew(context, name)
                 worker.probe_pool.renew(context, name)
 
-    # -- what they say of themselves
+    # -- worker facts
 
     def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
-        """What its metrics say: a new process has nothing of what we remember of the old one."""
+        """Apply a worker's metrics; a new process start time discards what was remembered of it."""
         router = self._router
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:
@@ -165,6 +163,6 @@ class Roster:
         self.set_capacity(worker)
 
     def set_capacity(self, worker: Worker) -> None:
-        """Bound what is remembered of a worker by what it can hold."""
+        """Bound the prefix memory of a worker by its cache size."""
         if worker.cache_tokens:
             self._router.policy.set_capacity(worker.id, worker.cache_tokens)
