@@ -1,10 +1,8 @@
-"""One client's connection: requests in, answers out, one at a time and in order.
+"""Client connection: requests are answered one at a time and in order.
 
-Promises that pipelined requests wait their turn, that every limit of what a client may send is
-kept with bounded memory, and that a client which hangs up stops the work done for it. One which
-only shut down its sending side still gets its answers: it is asked, with an interim response or
-with the answer itself, and a closed socket replies to either with a reset. Must not know workers
-or policies; the router behind it decides.
+Pipelined requests wait. All limits are enforced with bounded memory. A client that hangs up cancels
+its request; a half-closed client still gets its answer. The two are told apart by writing (an
+interim response or the answer): a closed socket replies with a reset.
 """
 
 from __future__ import annotations
@@ -32,12 +30,10 @@ _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
 _LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# How soon a client which sent its end is looked at, again and again, each time after twice as
-# long until the common clock takes over.
+# First check interval of a half-closed client; it doubles until the common clock takes over.
 _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 
-# Waiting for a head; collecting a body; streaming one through; answering; reading what is still
-# coming after an early refusal, so that the refusal is not lost to a reset.
+# _LINGER: read the rest after an early rejection, so that a reset does not overtake the answer.
 _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
 
 
@@ -71,15 +67,15 @@ class ClientConnection(asyncio.Protocol):
         self._router = router
         self._state = _HEAD
         self._buffer = b""
-        self._at = 0  # where the next request begins in it, while requests are read from it
+        self._at = 0  # start of the next request in the buffer
         self._advancing = False
-        self._charged = 0  # bytes of the router's budget
+        self._charged = 0  # bytes of the router's buffer budget
         self._read_paused = False
         self._write_paused = False
-        self._end_sent = False  # the client will send no more
-        self._asked = False  # whether it reads, though its end is still behind what it sent
+        self._end_sent = False  # FIN received
+        self._asked = False  # a probe was written to detect a reset
         self._upload_paused = False
-        self._upload_read = False  # all of it is here, the worker's connection is not yet
+        self._upload_read = False  # the body is complete, the worker connection is not open yet
         self._head: RequestHead | None = None
         self._key: Key | None = None
         self._chunks: ChunkedBody | None = None
@@ -91,10 +87,8 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = 0.0
         self.transport: asyncio.Transport
 
-    # -- asyncio's side
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
         clients = self._router.clients
@@ -131,12 +125,12 @@ class ClientConnection(asyncio.Protocol):
                 self._pause_reading(True)
 
     def eof_received(self) -> bool:
-        """True keeps the connection: what was asked is still to be answered."""
+        """Return True to keep the connection open for pending answers."""
         self._end_sent = True
         if not peer_state.half_closes(self.transport):
             return False
         if self._state == _HEAD:
-            return self._write_paused and bool(self._buffer)  # whole requests may wait in there
+            return self._write_paused and bool(self._buffer)  # complete requests may be buffered
         if self._state != _BUSY:
             return False
         if self._exchange is None or not self._exchange.ask_client():
@@ -172,10 +166,8 @@ class ClientConnection(asyncio.Protocol):
             self._pause_reading(False)
             self._advance()
 
-    # -- reading
-
     def _advance(self) -> None:
-        """Read heads while they come; a loop, because local answers end at once."""
+        """Process buffered heads; a loop, because local answers complete immediately."""
         if self._advancing:
             return
         self._advancing = True
@@ -185,14 +177,14 @@ class ClientConnection(asyncio.Protocol):
                     break
         finally:
             self._advancing = False
-            if self._at:  # cut once for many requests: a cut for each would copy all the rest
+            if self._at:  # cut once for all requests read
                 self._buffer = self._buffer[self._at :]
                 self._at = 0
         if self._end_sent and self._state == _HEAD and not self._write_paused:
-            self._hang_up(False)  # what is left can never become a request
+            self._hang_up(False)  # the rest can never become a request
 
     def _read_head(self) -> bool:
-        """True when a whole head was taken from the buffer."""
+        """Return True if a complete head was consumed."""
         buffer = self._buffer
         at = self._at
         while buffer.startswith(b"\r\n", at):
@@ -203,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         end = buffer.find(b"\r\n\r\n", at)
         if end < 0:
             line = buffer.find(b"\n", at)
-            if len(buffer) - at > limits.header_bytes + 3:  # most of the end may be here already
+            if len(buffer) - at > limits.header_bytes + 3:  # part of the end may be buffered
                 self._reject(Refusal("headers_too_large", "The request's head is too large."))
             elif not self._charge(len(buffer) - at):
                 self._reject(self._router.budget.full())
@@ -233,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if not head.chunked and head.length <= limits.hold_bytes:
             end = self._at + head.length
-            if end <= len(self._buffer):  # all of it came with its head: nothing to wait for
+            if end <= len(self._buffer):  # the body came with its head
                 body, self._at = self._buffer[self._at : end], end
                 self._dispatch(body)
                 return
@@ -252,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
             self._read_body(data)
 
     def _measure_pace(self) -> None:
-        """From now on: before this the client was not asked to send, or was held up."""
+        """Restart the pace measurement after backpressure."""
         self.deadline = self._arrival.begin(self._router.config.limits.body_timeout_s)
 
     def _read_body(self, data: bytes) -> None:
@@ -289,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
             return
         collect(self._pieces, pieces)
         if done:
-            body = b"".join(self._pieces)  # of one piece: that piece, not a copy
+            body = b"".join(self._pieces)  # a single piece is not copied
             self._pieces = []
             self._dispatch(body)
         elif self._held > limits.hold_bytes:
@@ -301,25 +293,25 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._reject(refusal)
 
-    # -- streaming a body which is too large to hold
+    # -- streamed bodies
 
     def _begin_upload(self) -> None:
         self._state = _UPLOAD
         self._upload_read = False
-        self._pause_reading(True)  # until a worker's connection is there
+        self._pause_reading(True)  # until the worker connection is open
         assert self._head is not None
         assert self._key is not None
         self._router.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
 
     def upload_ready(self) -> None:
-        """The exchange can take the body now."""
+        """Start sending the body."""
         pieces, self._pieces = self._pieces, []
         self._forward(pieces, self._upload_read)
         self.release()
         self.pause_upload(self._upload_paused)
 
     def pause_upload(self, paused: bool) -> None:
-        """The worker reads slower than the client writes."""
+        """Apply the worker's backpressure to the client."""
         self._upload_paused = paused
         self._pause_reading(paused)
         if self._state != _UPLOAD:
@@ -342,7 +334,7 @@ class ClientConnection(asyncio.Protocol):
         except Refusal as refusal:
             exchange.upload_failed(refusal)
             return
-        data = b"".join(pieces)  # of one piece of bytes: that piece, not a copy
+        data = b"".join(pieces)  # a single piece is not copied
         if data:
             chunked = self._chunks is not None
             exchange.send_body(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
@@ -352,8 +344,6 @@ class ClientConnection(asyncio.Protocol):
             exchange.uploading = False
             self._state = _BUSY
             self.deadline = 0.0
-
-    # -- answering
 
     def _dispatch(self, body: bytes) -> None:
         self._state = _BUSY
@@ -369,14 +359,14 @@ class ClientConnection(asyncio.Protocol):
         self._router.handle(self, self._head, self._key, body, body)
 
     def _charge(self, size: int) -> bool:
-        """Hold `size` bytes of the router's budget; False: there is no room for them."""
+        """Reserve `size` bytes of the buffer budget; return False if it is exhausted."""
         if self._router.budget.hold(self._charged, size):
             self._charged = size
             return True
         return False
 
     def release(self) -> None:
-        """The request's body is needed no more; what was read ahead still is."""
+        """Free the request's body; read-ahead data stays."""
         size = len(self._buffer) - self._at
         if self._charged > size:
             self._router.budget.used -= self._charged - size
@@ -389,7 +379,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(data)
 
     def exchange_done(self, keep_alive: bool) -> None:
-        """The answer has been written whole."""
+        """Handle a completely written answer."""
         self._exchange = None
         if self._charged:
             self.release()
@@ -397,18 +387,18 @@ class ClientConnection(asyncio.Protocol):
             self._hang_up(self._state == _UPLOAD or self._read_paused)
             return
         self._state = _HEAD
-        if not self._write_paused:  # else what was answered must be read first, in its own time
+        if not self._write_paused:  # otherwise wait until the client has read the answer
             self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
         self._pause_reading(False)
         if self._buffer or self._end_sent:
             self._advance()
 
     def break_off(self, reset: bool) -> None:
-        """End a connection so that the client sees the answer is not whole."""
+        """Close the connection so that the client detects a truncated answer."""
         self._exchange = None
         self._state = _LINGER
         if reset:
-            # Without length or chunks only a reset tells a broken end from a good one.
+            # Without length or chunks only a reset marks truncation.
             sock = self.transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -417,7 +407,7 @@ class ClientConnection(asyncio.Protocol):
             self._hang_up(False)
 
     def reply(self, status: int, body: bytes, head: RequestHead | None, more: bytes = b"") -> None:
-        """Answer from here; `more` are whole header lines. Keeps the connection if it can."""
+        """Answer locally; `more`: additional header lines. Keep the connection if possible."""
         keep = head is not None and head.keep_alive and self._state == _BUSY
         keep = keep and not self._router.closing
         self.transport.write(own_answer(status, body, head, more, keep))
@@ -435,13 +425,13 @@ class ClientConnection(asyncio.Protocol):
         self.reply(refusal.kind.status, refusal.body(), head, of_refusal(refusal, decision))
 
     def _reject(self, refusal: Refusal) -> None:
-        """Refuse before the whole request was read: nothing after it can be trusted."""
+        """Reject a request before it was read whole; the connection is closed afterwards."""
         head, self._head = self._head, None
         self._router.refused(refusal)
         self.reply_error(refusal, head, close=True)
 
     def _turn_away(self) -> None:
-        """One connection too many: say so before a byte is read, and do not wait for any."""
+        """Reject a connection over the limit without reading from it."""
         refusal = Refusal("too_many_clients", "This router has too many connections.")
         self._router.refused(refusal)
         self.reply_error(refusal, None)
@@ -455,7 +445,7 @@ class ClientConnection(asyncio.Protocol):
         self.release()
         if not unread or self._end_sent:
             self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
-            self.transport.close()  # after what is still to be written
+            self.transport.close()  # after pending writes
             return
         # Closing with unread bytes would send a reset, which can overtake the answer.
         self.deadline = perf_counter() + _LINGER_S
@@ -464,7 +454,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write_eof()
 
     def _pause_reading(self, paused: bool) -> None:
-        if self._end_sent:  # reading again would find the same end again
+        if self._end_sent:  # reading would return EOF again
             self._read_paused = False
         elif paused != self._read_paused and not self.transport.is_closing():
             self._read_paused = paused
@@ -472,8 +462,6 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-
-    # -- time
 
     def tick(self, now: float) -> None:
         exchange = self._exchange
@@ -493,9 +481,10 @@ class ClientConnection(asyncio.Protocol):
             and self._state == _UPLOAD
             and self._read_paused
             and not self._asked
-            and peer_state.ended(self.transport)  # one which does not read is not told of it
+            # paused writes: the client does not read, so a probe would not reach it
+            and peer_state.ended(self.transport)
         ):
-            self._asked = True  # the answer shows at the next look
+            self._asked = True  # the result shows at the next check
             if not peer_state.half_closes(self.transport) or not exchange.ask_client():
                 self.transport.abort()
                 return
@@ -518,6 +507,6 @@ class ClientConnection(asyncio.Protocol):
             self.transport.abort()
 
     def shut(self) -> None:
-        """No more requests: an idle connection closes, a busy one after its answer."""
+        """Close an idle connection now, a busy one after its answer."""
         if self._state == _HEAD and self._exchange is None:
             self.transport.close()

@@ -1,7 +1,6 @@
-"""The router itself: configuration in force, workers, policy, keys, and what becomes of a request.
+"""Request routing: active configuration, workers, policy, keys, and the dispatch of requests.
 
-Promises that a new configuration is taken over between two requests, whole, and that requests in
-flight never notice it. Must not know how bytes are read or written.
+A new configuration is applied atomically between requests; in-flight requests keep theirs.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ from routing.engine.tokens.usage import Ratios
 if TYPE_CHECKING:
     from routing.engine.client_connection import ClientConnection
 
-# Retries of requests which a worker had begun: a fifth of all requests, a hundred at once. A
-# refused connection costs nothing and is not counted against it.
+# Retry budget for requests that a worker had begun: 20 % of requests, burst of 100. Refused
+# connections are free.
 RETRY_SHARE = 0.2
 RETRY_BURST = 100.0
-# What is changed in the file and stays as it is until the process starts again.
+# Fields that take effect only after a restart.
 NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 _HEALTH_PATHS = (b"/health", b"/ping")
 _MODELS_PATH = b"/v1/models"
-_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # a worker's cache is empty afterwards
+_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
 
 
 class Router:
     def __init__(self, config: Config, log: Log) -> None:
         self.log = log
         self.config = config
-        self.closing = False  # told to stop: answers close their connections
-        self.draining = False  # told to leave: not ready, but still serving
+        self.closing = False  # stopping: answers close their connections
+        self.draining = False  # not ready, but still serving
         self.clients: set[ClientConnection] = set()
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = Table(self._worker_changed)
@@ -66,10 +65,10 @@ class Router:
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
         self.budget = Budget(config.limits.buffer_bytes)
-        self._reading = asyncio.Lock()  # held while a large body is read
+        self._reading = asyncio.Lock()  # one large body at a time
         self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
-        self.config_ignored: list[str] = []  # changed fields which wait for a restart
+        self.config_ignored: list[str] = []  # changed fields that need a restart
         self.config_time = 0.0
         self.ratios = Ratios()
         self._own_secret = secrets.token_bytes(32)
@@ -82,14 +81,12 @@ class Router:
         self.policy: RoutingPolicy
         self.recorder = Recorder(log, self.metrics, self._boot)
         self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
-        self.kv: KvRouting | None = None  # while the strategy is kvaware
+        self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
-    # -- configuration
-
     def reconfigure(self, config: Config) -> None:
-        """Take over a new configuration; requests in flight go on with what they have."""
+        """Apply a new configuration."""
         before = self.config
         fixed = {name: getattr(before, name) for name in NEED_RESTART}
         ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
@@ -103,7 +100,7 @@ class Router:
         self._take_over(config, keep_policy=kept)
 
     def _take_over(self, config: Config, keep_policy: bool = False) -> None:
-        self.roster.renew_tls(config)  # first: it and the next alone can fail
+        self.roster.renew_tls(config)  # first: this and the next line can fail
         self.recorder.prepare(config)
         self.config = config
         self.keys = KeyRing(config.keys)
@@ -139,10 +136,8 @@ class Router:
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
 
-    # -- workers
-
     def tell_kv(self, worker: Worker, what: str) -> None:
-        """Who listens to its events learns what became of a worker."""
+        """Notify the KV event follower of a worker's state change."""
         if self.kv is not None and self.kv.follower is not None:
             self.kv.follower.changed(worker, what)
 
@@ -150,10 +145,10 @@ class Router:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what in ("lost", "engine_died"):
-            self.policy.forget(worker)  # its process is gone, and what it had cached
+            self.policy.forget(worker)  # process and cache are gone
             worker.fingerprint = None
         elif what == "up":
-            self.roster.set_capacity(worker)  # forgotten with all else when it was lost
+            self.roster.set_capacity(worker)  # `forget` dropped the capacity
         self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
@@ -166,7 +161,7 @@ class Router:
         self.table.engine_died(worker, "its engine died")
 
     def learn_models(self) -> None:
-        """After a worker told its models: labels and /v1/models know them."""
+        """Update model labels and /v1/models from the workers."""
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
@@ -192,15 +187,13 @@ class Router:
             metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
             metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
 
-    # -- a request's way
-
     def name_request(self, head: RequestHead) -> None:
         self._count += 1
         if not head.request_id:
             head.request_id = b"%b-%x" % (self._boot.encode(), self._count)
 
     def admit(self, head: RequestHead) -> Key:
-        """Who asks, and may they; before the body is read. Raises Refusal."""
+        """Authenticate and authorize before the body is read. Raise Refusal."""
         if head.path in _HEALTH_PATHS:
             return Key("", "")
         key = self.keys.check(head.authorization)
@@ -228,7 +221,9 @@ class Router:
         body: bytes | None,
         seen: bytes,
     ) -> None:
-        """Answer here or send on; `body` is None while it is streamed, `seen` is what is there."""
+        """Answer locally or dispatch; `body` None: the body is streamed, `seen` is its buffered
+        part.
+        """
         path = head.path
         if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
             status, answer = self._local(path, key)
@@ -290,7 +285,7 @@ class Router:
     async def read_body(
         self, head: RequestHead, body: bytes, path: bytes | None = None, scope: str = ""
     ) -> Identity:
-        """Read a body of any size; one at a time, since each takes much memory meanwhile."""
+        """Parse a body of any size; serialized, because each takes much memory."""
         async with self._reading:
             path = head.path if path is None else path
             session = session_of(head, self._session_key)
@@ -298,7 +293,7 @@ class Router:
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
-        """Find a worker for a request whose body was read."""
+        """Dispatch a request whose body was parsed."""
         try:
             if key.models is not None:
                 check_model(key.models, exchange.body, identity.data)
@@ -325,22 +320,22 @@ class Router:
         self._dispatch(exchange, began)
 
     def _admitted(self, exchange: Exchange, key: Key) -> bool:
-        """May it go now? Else it waits for its turn. Raises Refusal."""
+        """Return True if admitted, False if queued. Raise Refusal."""
         head = exchange.head
         if self._paths.needs_admin(head.path):
-            return True  # who controls a worker need not wait for those who use it
+            return True  # control requests do not queue
         held = len(exchange.body or b"")
         return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
 
     def _has_room(self) -> bool:
-        """Can a worker take one more? Yes when none is up: then waiting is of no use."""
+        """Return True if a worker has a free slot, or if none is up."""
         eligible = self.table.eligible
         if not self._capped or not eligible:
             return True
         return any(worker.in_flight < worker.max_in_flight for worker in eligible)
 
     def take_turn(self, exchange: Exchange, waited_s: float) -> None:
-        """A request which had to wait goes now."""
+        """Dispatch a request that was queued."""
         exchange.decision.queued_s = waited_s
         self._dispatch(exchange, perf_counter())
 
@@ -356,7 +351,7 @@ class Router:
     def _identify(
         self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
     ) -> Identity | None:
-        """None: it takes a while, see `read_body`. Raises Refusal."""
+        """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
         session = session_of(head, self._session_key)
         needs_chain = self.policy.needs_chain
         if body is None or not (
@@ -377,7 +372,7 @@ class Router:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
         if self._capped:
             full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
-            if full:  # a second try goes to a full one rather than to none
+            if full:  # a retry may exceed the limit
                 roomy = fleet.without(full)
                 fleet = roomy if roomy.eligible else fleet
         before = perf_counter()
@@ -422,7 +417,7 @@ class Router:
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: Exchange) -> None:
-        """Another worker for a request whose first one failed."""
+        """Retry on another worker."""
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
@@ -431,7 +426,7 @@ class Router:
         self._send(exchange, pick)
 
     def retry_allowed(self, exchange: Exchange, free: bool) -> bool:
-        """Is another worker there, and does the budget allow? Takes from the budget."""
+        """Return True if another worker and the retry budget allow a retry; charges the budget."""
         if all(worker in exchange.tried for worker in self.table.eligible):
             return False
         if free:
@@ -442,7 +437,7 @@ class Router:
         return True
 
     def finished(self, exchange: Exchange) -> None:
-        """Count a request's end, whatever it was."""
+        """Record a request's end."""
         decision = exchange.decision
         model: ModelMetrics = exchange.model
         status = decision.status or 0
@@ -460,17 +455,16 @@ class Router:
             if exchange.head.path in _RESET_PATHS and status == 200:
                 self._was_reset(decision.chosen, exchange.answer_end())
         if exchange.ticket is not None:
-            # The last: another one goes now.
+            # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *decision.used())
 
     def _was_reset(self, worker_id: str, answer: bytes) -> None:
-        """Its own event of this comes with the next step it makes, which may be long away. It
-        says no, with 200, while requests hold blocks."""
+        """Treat a successful reset as a cache loss now; the worker's event comes with its next
+        step. vLLM answers 200 with false while requests hold blocks.
+        """
         worker = self.table.workers.get(worker_id)
         if worker is not None and b"false" not in answer:
             self.tell_kv(worker, "reset")
-
-    # -- answered here
 
     def _local(self, path: bytes, key: Key) -> tuple[int, bytes]:
         if path in _HEALTH_PATHS:

@@ -210,7 +210,7 @@ class RequestAdmission:
             self._spell = self._spells
 
     def _shrink(self) -> None:
-        """Drop requests of the keys with the largest backlog until the queue is within its limits."""
+        """Drop requests of the keys with the largest backlog until the queue fits."""
         queue = self._config.queue
         while self._queue.depth > queue.depth:
             self._drop_newest_of(max(self._waiting_callers(), key=lambda c: len(c.waiting)))
@@ -317,7 +317,7 @@ class RequestAdmission:
         return Refusal("queue_full", message, retry_after_s=self._expected_wait_s(caller))
 
     def _expected_wait_s(self, caller: Caller) -> int:
-        """Return the seconds until the caller's current backlog is served at its completion rate."""
+        """Return the seconds to serve the caller's backlog at its completion rate."""
         now = perf_counter()
         turn_s = caller.pace.turn_s(now, self._spell)
         if not turn_s:

@@ -44,7 +44,7 @@ class Circuit:
         return True
 
     def answered(self) -> bool:
-        """Record a served request and reset the failures; return True if this closes the circuit."""
+        """Record a served request; return True if this closes the circuit."""
         self._failures = 0
         if self.state == CLOSED:
             self._openings = 0

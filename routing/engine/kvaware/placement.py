@@ -1,14 +1,9 @@
-"""What `kvaware` needs around the choice itself: a request's tokens, and what became of the choice.
+"""Request state of `kvaware` around the choice: prompt tokens, expected blocks, feedback.
 
-A request's prompt is turned into the names its blocks have in the workers' caches (tokens.service);
-where that takes a moment the request waits, for a bounded time, and goes by its prefix if it was
-in vain. What was chosen is remembered until the worker's events tell of it (kv.pending). What the
-engine then reports as cached is held against what was predicted (kv.honesty), and its time to first
-token teaches what a cached token is worth (kv.prices).
-
-Promises that no request fails or waits longer than configured because of anything here, and that
-each one which was placed without its blocks is counted by reason. Must not know sockets; the
-router owns one while its strategy is kvaware.
+A prompt's tokens become block names (tokens.service). A request waits for them up to a limit, then
+is placed by prefix, counted by reason. The choice is remembered until events confirm it
+(kv.expected_blocks); the cached count the engine reports is compared with the prediction
+(prediction_accuracy), and TTFT updates the load prices (kv.prices).
 """
 
 from __future__ import annotations
@@ -40,36 +35,38 @@ if TYPE_CHECKING:
     from routing.engine.prompt.identity import Identity
     from routing.engine.tokens.segments import TokenSequence
 
-# Why a request was placed without its blocks: what tokens.outcomes says, or one of these.
-NO_EVENTS = "no_events"  # no worker tells what its cache holds
-STARTING = "starting"  # the tokenizer is being loaded
-STREAMED = "streamed"  # the body is too large to be held, or not JSON
-# In /explain only: the tokens come in a moment, so that the same question has another answer then.
+# Reasons of placement without blocks, besides tokens.outcomes.
+NO_EVENTS = "no_events"  # no worker publishes events
+STARTING = "starting"  # the tokenizer is loading
+STREAMED = "streamed"  # the body is too large to hold, or not JSON
+# In /explain only: tokens are being computed, a repeated query will have them.
 ASK_AGAIN = "ask_again"
 FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
 _EXPLAINED = 8
-# Chosen for the log from the start on; after that as the access log is sampled.
+# Always logged at first, then sampled like the access log.
 _TOLD_AT_FIRST = 100
-# vLLM 0.32 and later; others leave it unread.
+# vLLM 0.32 and later; ignored by others.
 _TELL = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
 _TELLING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
 
 
 class EventFollower(Protocol):
-    """Who listens to the workers' events: kv.subscriber."""
+    """Follower of the workers' events (kv.subscriber)."""
 
     def changed(self, worker: Worker, what: str) -> None:
-        """It is "up", "lost" (its process is gone), "restarted", "reset" (its cache, by us)."""
+        """Handle a state change: "up", "lost" (process gone), "restarted", "reset" (cache reset by
+        the router).
+        """
 
     def partial(self, worker_id: str) -> bool:
-        """Is part of its history missing, so that it holds more than we know?"""
+        """Return True if history is missing, so that the worker may hold more than the index."""
 
     def rebuild(self, worker_id: str) -> None:
-        """Forget what is known of this worker, and ask for all of it again."""
+        """Drop and rebuild the worker's index."""
 
 
 class Placement:
-    """One request, as long as kvaware has to do with it."""
+    """kvaware state of one request."""
 
     __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
 
@@ -77,9 +74,9 @@ class Placement:
         self.ticket: TokenTicket | None = None  # waits for tokens
         self.guess: Guess | None = None
         self.seat: Seat | None = None  # its rank, where a worker has several
-        self.prompt: Prompt | None = None  # while its worker computes it
+        self.prompt: Prompt | None = None  # tracked during prefill
         self.pick: Pick | None = None
-        self.alone = False  # its worker had nothing else to do
+        self.alone = False  # the worker was idle
         self.salt = ""
 
 
@@ -90,24 +87,22 @@ class KvRouting:
         self.meters: dict[str, Meter] = {}
         self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
-        self.bases: frozenset[str] = frozenset()  # models which are no LoRA adapters
+        self.bases: frozenset[str] = frozenset()  # base models (no LoRA adapters)
         self.progress = Progress(policy.index)
-        self.explained: dict[bytes, TokenOutcome] = {}  # by body: who asks again gets these
+        self.explained: dict[bytes, TokenOutcome] = {}  # by body, for repeated /explain queries
         self.relearn = True  # see _ask_to_tell
-        self.denied = 0  # blocks of which a hint was wrong
-        self.relearned = 0  # requests which were asked to tell what they found
-        self.follower: EventFollower | None = None  # set by who listens
+        self.denied = 0  # blocks with a wrong hint
+        self.relearned = 0  # requests that requested block events again
+        self.follower: EventFollower | None = None  # set by the service
         self._log = log
         self._told = 0
-        self.telling = False  # whether the events of any worker are followed
-        self.log_share = 0.0  # as the access log's
+        self.telling = False  # any worker's events are followed
+        self.log_share = 0.0  # sampling share of the log
         policy.believed = self._believed
 
     def _believed(self, worker_id: str) -> bool:
         meter = self.meters.get(worker_id)
         return meter is None or not meter.lying
-
-    # -- before the choice
 
     def read(
         self,
@@ -116,8 +111,9 @@ class KvRouting:
         data: dict[str, Any] | None,
         ready: Callable[[Exchange], None],
     ) -> bool:
-        """Find the request's blocks in its parsed body. False: they are found, or will not be.
-        True: it waits, and `ready` is called."""
+        """Look up the blocks of a parsed body. Return True if the request waits; `ready` is called
+        later.
+        """
         placing = exchange.placing = Placement()
         if not self.telling:
             return self._without(exchange, NO_EVENTS)
@@ -157,10 +153,10 @@ class KvRouting:
         exchange.decision.prompt_tokens = facts.tokens
 
     def blocks(self, tokens: TokenSequence, model: str, salt: str) -> Blocks:
-        """A prompt's blocks by name, in each size workers have."""
+        """Return the prompt's block names, for each block size in use."""
         index = self.policy.index
-        # All workers of an endpoint serve one base model, under whatever names. Any other name is
-        # an adapter's, maybe one loaded a moment ago: never must it count as the base's blocks.
+        # The workers of an endpoint serve one base model under any name. Another name is an
+        # adapter, possibly just loaded, and must not match the base's blocks.
         adapter = model if model and self.bases and model not in self.bases else ""
         root = index.root("", adapter, salt)
         chains = {
@@ -169,14 +165,12 @@ class KvRouting:
         }
         return Blocks(chains)
 
-    # -- after the choice
-
     def sent(self, exchange: Exchange, pick: Pick, idle: bool) -> None:
-        """It goes to the picked worker now, which has nothing else to do if `idle`."""
+        """Record the choice; `idle`: the worker has no other request."""
         placing = exchange.placing
         if placing is None:
             return
-        if placing.guess is not None:  # a second try: the first worker will not have them
+        if placing.guess is not None:  # retry: drop the first worker's expectation
             self._failed(placing)
         placing.pick = pick
         placing.alone = idle
@@ -205,7 +199,7 @@ class KvRouting:
         pick.cached_tokens = exchange.decision.predicted = seat.match.tokens
 
     def _failed(self, placing: Placement) -> None:
-        """Its worker will not have what was guessed."""
+        """Drop the expected blocks of a failed attempt."""
         if placing.guess is not None:
             self.policy.pending.failed(placing.guess)
             placing.guess = None
@@ -215,15 +209,18 @@ class KvRouting:
             placing.seat = None
 
     def _cut_as_there(self, worker: str, blocks: Blocks) -> Mapping[int, Sequence[int]]:
-        """A worker with large blocks will not have what small ones could hold of a prompt."""
+        """Drop blocks beyond the worker's block size, which may be larger."""
         if len(blocks.chains) < 2:
             return blocks.chains
         sizes = self.policy.index.block_sizes(worker)
         return {size: names for size, names in blocks.chains.items() if size in sizes or not sizes}
 
     def _ask_to_tell(self, exchange: Exchange, pick: Pick, blocks: Blocks) -> None:
-        """A worker tells of a block once, when it fills it. What it told before we listened, and
-        can no longer repeat, it tells again of the blocks which this request finds there."""
+        """Request block events again.
+
+        A worker reports a block once, when it is filled. Events from before the subscription are
+        repeated for blocks this request hits.
+        """
         if not self.relearn or self.follower is None or not self.follower.partial(pick.worker.id):
             return
         known = 0 if pick.tiers is None else pick.tiers[pick.worker.id].tokens
@@ -234,11 +231,11 @@ class KvRouting:
             exchange.body = body
 
     def charged(self, exchange: Exchange, charge: Charge) -> None:
-        """What it weighs on the worker it goes to."""
+        """Track the request's load on its worker."""
         placing, blocks = exchange.placing, exchange.facts.blocks
         if placing is None or blocks is None:
             return
-        self._computed(placing)  # a second try: the first worker has nothing more to do for it
+        self._computed(placing)  # retry: the first worker has no work left
         tokens = exchange.facts.tokens
         placing.prompt = self.progress.begins(charge.worker.id, blocks.chains, tokens, charge)
 
@@ -248,7 +245,7 @@ class KvRouting:
             placing.prompt = None
 
     def answered(self, exchange: Exchange) -> None:
-        """Its first byte is here."""
+        """Handle the first answer byte."""
         placing = exchange.placing
         if placing is not None:
             self._computed(placing)
@@ -259,7 +256,7 @@ class KvRouting:
                 self.ranks.pending.answered(placing.seat.guess, now)
 
     def finished(self, exchange: Exchange) -> None:
-        """Its end, whatever it was."""
+        """Handle the request's end."""
         placing = exchange.placing
         if placing is None:
             return
@@ -287,12 +284,12 @@ class KvRouting:
             tiers = (held.gpu, held.l1, held.l2)
             self.policy.prices.learn(decision.prompt_tokens, reported, tiers, decision.ttft_s)
         if pick.guessed:
-            return  # what is on its way may well be computed twice: nobody lied
+            return  # the expected blocks may be recomputed: no misprediction
         meter = self.meters.get(worker)
         if meter is None:
             meter = self.meters[worker] = Meter()
         block = max(self.policy.index.block_sizes(worker), default=1)
-        # What storage was said to have is a hint: when it is gone, nobody lied.
+        # Missing storage blocks are wrong hints, not mispredictions.
         own = held.gpu + held.l1
         if held.l2 and reported + block < held.tokens and exchange.facts.blocks is not None:
             for size, names in exchange.facts.blocks.chains.items():
@@ -300,7 +297,7 @@ class KvRouting:
                 self.denied += hints.denied(self.policy.index, worker, there)
         if meter.observe(min(max(reported, own), held.tokens), reported, block):
             if not meter.lying and self.follower is not None and self.follower.partial(worker):
-                return  # more than we know, and building anew would not find it either
+                return  # a rebuild would not find more
             self._log.event(
                 "warning",
                 "kv_index_not_believed",
@@ -313,18 +310,18 @@ class KvRouting:
                 self.follower.rebuild(worker)
 
     def remember(self, body: bytes, outcome: TokenOutcome) -> None:
-        """An answer to /explain which came too late for it."""
+        """Keep a late outcome for the next /explain query."""
         self.explained[body] = outcome
         while len(self.explained) > _EXPLAINED:
             del self.explained[next(iter(self.explained))]
 
     def forget(self, worker_id: str) -> None:
-        """The worker is gone."""
+        """Forget a removed worker."""
         self.meters.pop(worker_id, None)
         self.ranks.forget(worker_id)
 
     def rebuilt(self, worker_id: str) -> None:
-        """The worker's index is whole again."""
+        """Reset the accuracy of a rebuilt index."""
         meter = self.meters.get(worker_id)
         if meter is not None and meter.lying:
             meter.renewed()
@@ -333,10 +330,8 @@ class KvRouting:
         self.policy.pending.tick(now)
         self.ranks.pending.tick(now)
 
-    # -- for people
-
     def _tell(self, exchange: Exchange, pick: Pick) -> None:
-        """The lines by which the reference's operators check that this strategy is at work."""
+        """Log a placement (sampled), to verify the strategy in operation."""
         if self._told >= _TOLD_AT_FIRST and random() >= self.log_share:
             return
         self._told += 1
@@ -354,7 +349,7 @@ class KvRouting:
         self._log.later(text, facts)
 
     def show(self) -> dict[str, Any]:
-        """For /index."""
+        """Return the status for /index."""
         service = self.tokens
         return {
             "telling": self.telling,
@@ -387,8 +382,9 @@ class KvRouting:
 
 
 def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
-    """Give `facts` the blocks, if they can be had without waiting; changes and counts nothing
-    else. Returns why there are none, "" where there are."""
+    """Set `facts.blocks` if available without waiting; no other effects. Return the reason if not,
+    else "".
+    """
     if not routing.telling:
         return NO_EVENTS
     if routing.tokens is None:
@@ -417,7 +413,7 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
 
 
 def _asking_to_tell(body: bytes) -> bytes:
-    """The same object with one field more; unless the caller has a word to say about it."""
+    """Return the body with the event request field, unless the caller set it."""
     if b"vllm_xargs" in body:
         return body
     end = body.rfind(b"}")

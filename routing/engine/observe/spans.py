@@ -1,9 +1,8 @@
-"""Traces of ended requests to an OpenTelemetry collector, from a thread of its own.
+"""OpenTelemetry spans of ended requests, exported from a background thread.
 
-A request is one server span, with a child for the time it waited here and one for each attempt at
-a worker. Promises that the loop only ever hands over a finished request, that a collector which
-is slow or away costs spans (counted) and nothing else, and that OpenTelemetry's packages are
-imported only when `tracing` is configured. No span holds a key, a prompt or a session.
+Each request is a server span with a child for queueing and one per attempt. An unavailable
+collector costs spans (counted) only. OpenTelemetry is imported only with `tracing` configured.
+Spans contain no key, prompt or session.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 
 QUEUED = 2048  # requests
 _BATCH = 256
-_LINGER_S = 1.0  # few requests should not each become a message of their own
+_LINGER_S = 1.0  # batching delay
 Attributes = dict[str, str | int | float]
 
 
 class EndedRequest(NamedTuple):
-    """What is known of a request in the end."""
+    """Data of an ended request."""
 
     trace: Trace
     name: str
@@ -36,10 +35,10 @@ class EndedRequest(NamedTuple):
 
 
 class Exporter:
-    """`sent`, `failed`: requests; plain numbers, written by the thread only."""
+    """`sent`, `failed`: numbers of requests, written by the thread only."""
 
     def __init__(self, config: TracingConfig, resource: dict[str, str]) -> None:
-        """Raises ConfigError when the packages are missing."""
+        """Raise ConfigError if the OpenTelemetry packages are missing."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -53,8 +52,8 @@ class Exporter:
         self.config = config
         self.sent = 0
         self.failed = 0
-        self.failing = False  # the last message did not arrive
-        # Its complaints would be lines of another form on our stderr; we count and say it once.
+        self.failing = False  # the last export failed
+        # Failures are counted and logged here; the library's own log would break the JSON format.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._resource = Resource(resource)
         self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s)
@@ -76,7 +75,7 @@ class Exporter:
     def join(self) -> bool:
         return self._work.join()
 
-    # -- in the thread
+    # -- runs in the thread
 
     def _export(self, items: list[EndedRequest]) -> None:
         from opentelemetry.sdk.trace.export import SpanExportResult
@@ -103,7 +102,7 @@ class Exporter:
         )  # fmt: skip
         if item.queued_s:
             waited = (trace.begun_ns, trace.begun_ns + int(item.queued_s * 1e9))
-            # Its id only has to differ from the others of this trace.
+            # The id must be unique within the trace only.
             queue = trace.span_id ^ 1 or 2
             yield self._span(item, "queue", SpanKind.INTERNAL, queue, trace.span_id, waited, {}, "")
         for number, attempt in enumerate(trace.attempts):

@@ -1,8 +1,7 @@
-"""`session`: requests of one session stay on one worker, as long as that worker can carry them.
+"""`session`: sticky sessions by consistent hashing with a load bound; also round robin.
 
-Consistent hashing: when workers come or go only the sessions of those workers move, and routers
-which know nothing of each other agree. A session leaves its worker while the bound is exceeded
-(cost.session_bound), for the next one on the ring.
+When workers change, only their sessions move, and independent routers agree. A session moves to the
+next worker on the ring while the bound (cost.session_bound) is exceeded.
 """
 
 from __future__ import annotations
