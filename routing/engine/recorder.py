@@ -21,9 +21,9 @@ from routing.engine.observe.tracing import Trace
 from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:
-    from routing.engine.exchange import Exchange
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.decisions import Decision
+    from routing.engine.protocols import RoutedRequest
 
 
 class Recorder:
@@ -95,7 +95,7 @@ class Recorder:
     def trace(self, head: RequestHead) -> Trace | None:
         return tracing.begin(head, self._share)
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
         self.use.add(decision)
         access = self._access
@@ -146,7 +146,7 @@ class Recorder:
             into[type(part), result] = into.get((type(part), result), 0) + count
 
 
-def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
+def _access_facts(exchange: RoutedRequest, decision: Decision) -> dict[str, Any]:
     return {
         "method": exchange.head.method.decode("latin-1"),
         "path": exchange.head.path[:200].decode("latin-1"),
@@ -164,7 +164,7 @@ def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> EndedRequest:
+def _ended(exchange: RoutedRequest, trace: Trace, decision: Decision) -> EndedRequest:
     """Return the span data, by OpenTelemetry's HTTP and GenAI conventions."""
     head = exchange.head
     method = head.method.decode("latin-1")

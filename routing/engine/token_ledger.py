@@ -19,10 +19,10 @@ from routing.engine.prompt import engine_request
 if TYPE_CHECKING:
     from routing.engine.access.key_usage import KeyUse
     from routing.engine.config import Config, Key
-    from routing.engine.exchange import Exchange
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
+    from routing.engine.protocols import RoutedRequest
     from routing.engine.tokens.usage import Ratios, TokenUsage
 
 NOT_REPORTED = "not_reported"
@@ -85,7 +85,7 @@ class Meter:
         isolated = self._isolation and engine_request.can_isolate(path)
         return self.scope(key.id, key.group) if isolated else ""
 
-    def prepare(self, exchange: Exchange, identity: Identity, key: Key) -> bytes | None:
+    def prepare(self, exchange: RoutedRequest, identity: Identity, key: Key) -> bytes | None:
         """Return the body with the router's fields. Fills in `exchange.ask`."""
         ask, head, body = exchange.ask, exchange.head, exchange.body
         if head.method != b"POST":
@@ -120,7 +120,7 @@ class Meter:
             ask.isolated = False
             return body
 
-    def admit(self, exchange: Exchange, key: Key, free: bool) -> None:
+    def admit(self, exchange: RoutedRequest, key: Key, free: bool) -> None:
         """Reserve the expected tokens; `free`: no inference. Raise Refusal."""
         ask = exchange.ask
         if free or exchange.head.method != b"POST" or not engine_request.uses_model(ask.path):
@@ -139,7 +139,7 @@ class Meter:
         """Cap an estimate at the context length."""
         return min(prompt_tokens, self._context) if self._context else prompt_tokens
 
-    def account(self, exchange: Exchange, error: str) -> None:
+    def account(self, exchange: RoutedRequest, error: str) -> None:
         """Count an ended request's tokens, as reported by the engine if complete."""
         answer, decision = exchange.answer, exchange.decision
         if exchange.head.method != b"POST" or decision.status not in _COUNTED_STATUSES:
@@ -150,7 +150,7 @@ class Meter:
         elif decision.status == 200:
             self._reported(exchange, found, found.prompt)
 
-    def _reported(self, exchange: Exchange, found: TokenUsage, prompt: int) -> None:
+    def _reported(self, exchange: RoutedRequest, found: TokenUsage, prompt: int) -> None:
         decision, model = exchange.decision, exchange.model
         if decision.prompt_tokens:
             # The prediction is in estimated tokens: apply its share to the reported count.
@@ -171,7 +171,7 @@ class Meter:
             seconds = (perf_counter() - exchange.sent_at) * exchange.ask.answers / completion
             self._token_s += (seconds - self._token_s) * _LEARN
 
-    def _estimate(self, exchange: Exchange, error: str, found: TokenUsage | None) -> None:
+    def _estimate(self, exchange: RoutedRequest, error: str, found: TokenUsage | None) -> None:
         """Count unreported tokens as far as work was done. `found`: partial usage of an unfinished
         stream.
         """
@@ -194,7 +194,7 @@ class Meter:
         decision.estimate_reason = error or NOT_REPORTED
         self._metrics.estimated(decision.estimate_reason, *decision.charged())
 
-    def _completion(self, exchange: Exchange, error: str) -> int | None:
+    def _completion(self, exchange: RoutedRequest, error: str) -> int | None:
         """Estimate unreported completion tokens; None: the engine counted nothing."""
         ask, answer = exchange.ask, exchange.answer
         most = ask.most * ask.answers or engine_request.DEFAULT_COMPLETION * 1024

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from routing.engine.policies import cost
-from routing.engine.policies.base import Entry, RoutingTarget
+from routing.engine.policies.load_order import Entry, RoutingTarget
 
 
 class LoadedTarget(RoutingTarget, Protocol):

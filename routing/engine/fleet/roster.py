@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.vitals import Vitals
-from routing.engine.fleet.workers import NO_LIMIT, Worker
+from routing.engine.fleet.workers import NO_LIMIT, Table, Worker
+from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics
 from routing.engine.policies import base
 from routing.engine.policies.base import RoutingPolicy
 
-if TYPE_CHECKING:
-    from routing.engine.router import Router
+
+class RosterOwner(Protocol):
+    """The part of the router that the roster uses."""
+
+    config: Config
+    log: Log
+    metrics: Metrics
+    policy: RoutingPolicy
+    table: Table
+
+    def tell_kv(self, worker: Worker, what: str) -> None: ...
 
 
 def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
@@ -40,7 +51,7 @@ def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
 class Roster:
     """Sole owner of additions to and removals from the table."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: RosterOwner) -> None:
         self._router = router
         self._discovered: tuple[WorkerConfig, ...] = ()
         self._policy: RoutingPolicy | None = None  # policy that has all workers

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from routing.engine.http import peer_state
 from routing.engine.http.head_cache import read_response
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
-
-if TYPE_CHECKING:
-    from routing.engine.fleet.connection_pool import ConnectionPool
 
 MAX_HEAD_BYTES = 65_536
 # Limit of informational (1xx) responses before an answer; servers send one or two.
@@ -42,6 +39,13 @@ class Receiver(Protocol):
         """Handle a connection lost before the answer's end."""
 
     def upload_paused(self, paused: bool) -> None: ...
+
+
+class ConnectionOwner(Protocol):
+    """Owner of a connection (fleet.connection_pool)."""
+
+    def lost(self, connection: WorkerConnection) -> None: ...
+    def give(self, connection: WorkerConnection) -> None: ...
 
 
 def _ended_well(transport: asyncio.Transport) -> bool:
@@ -76,7 +80,7 @@ class WorkerConnection(asyncio.Protocol):
         "uses",
     )
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
         self._receiver: Receiver | None = None
         self._buffer = b""

@@ -21,7 +21,8 @@ from console.processkit.metrics import Number
 from routing.engine.config import HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import Circuit
 from routing.engine.fleet.load import Order, weigh
-from routing.engine.policies.base import Entry, Fleet
+from routing.engine.policies.base import Fleet
+from routing.engine.policies.load_order import Entry
 
 if TYPE_CHECKING:
     from routing.engine.fleet.connection_pool import ConnectionPool

@@ -33,6 +33,15 @@ class Match(NamedTuple):
         return self.gpu + self.l1 + self.l2
 
 
+class Blocks:
+    """Block names of a prompt: `chains` by block size, usable blocks only (match.usable_blocks)."""
+
+    __slots__ = ("chains",)
+
+    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
+        self.chains = chains
+
+
 class Matches:
     """`workers`: best rank of each worker, by id. `anywhere`: tokens that any worker can load from
     shared storage.

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.kv.recovery import REASONS as RECOVERIES
-from routing.engine.kvaware.placement import FALLBACKS
+from routing.engine.kvaware.request_state import FALLBACKS
 from routing.engine.kvaware.twin_probe import RESULTS as PROBES
 from routing.engine.tokens.outcomes import REASONS as OUTCOMES
 

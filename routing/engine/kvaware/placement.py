@@ -11,73 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import random
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from routing.engine.kv import hints
-from routing.engine.kv.match import usable_blocks
+from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.progress import Progress
 from routing.engine.kvaware.prediction_accuracy import Meter
-from routing.engine.kvaware.ranks import HEADER, Ranks, Seat
+from routing.engine.kvaware.ranks import HEADER, Ranks
+from routing.engine.kvaware.request_state import (
+    ASK_AGAIN,
+    FALLBACKS,
+    NO_EVENTS,
+    STARTING,
+    STREAMED,
+    EventFollower,
+    Placement,
+)
 from routing.engine.policies import base
-from routing.engine.policies.kvaware import Blocks, KvAware
+from routing.engine.policies.kvaware import KvAware
 from routing.engine.prompt.identity import guess_path
-from routing.engine.tokens import outcomes
 from routing.engine.tokens.service import TokenOutcome, TokenService, TokenTicket
 
 if TYPE_CHECKING:
-    from routing.engine.exchange import Exchange
     from routing.engine.fleet.load import Charge
-    from routing.engine.fleet.workers import Worker
-    from routing.engine.kv.expected_blocks import Guess
-    from routing.engine.kv.progress import Prompt
     from routing.engine.observe.logs import Log
     from routing.engine.policies.base import Pick
     from routing.engine.prompt.identity import Identity
+    from routing.engine.protocols import RoutedRequest
     from routing.engine.tokens.segments import TokenSequence
 
-# Reasons of placement without blocks, besides tokens.outcomes.
-NO_EVENTS = "no_events"  # no worker publishes events
-STARTING = "starting"  # the tokenizer is loading
-STREAMED = "streamed"  # the body is too large to hold, or not JSON
-# In /explain only: tokens are being computed, a repeated query will have them.
-ASK_AGAIN = "ask_again"
-FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
 _EXPLAINED = 8
 # Always logged at first, then sampled like the access log.
 _TOLD_AT_FIRST = 100
 # vLLM 0.32 and later; ignored by others.
 _TELL = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
 _TELLING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
-
-
-class EventFollower(Protocol):
-    """Follower of the workers' events (kv.subscriber)."""
-
-    def changed(self, worker: Worker, what: str) -> None:
-        """Handle a state change: "up", "lost" (process gone), "restarted", "reset" (cache reset by
-        the router).
-        """
-
-    def partial(self, worker_id: str) -> bool:
-        """Return True if history is missing, so that the worker may hold more than the index."""
-
-    def rebuild(self, worker_id: str) -> None:
-        """Drop and rebuild the worker's index."""
-
-
-class Placement:
-    """kvaware state of one request."""
-
-    __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
-
-    def __init__(self) -> None:
-        self.ticket: TokenTicket | None = None  # waits for tokens
-        self.guess: Guess | None = None
-        self.seat: Seat | None = None  # its rank, where a worker has several
-        self.prompt: Prompt | None = None  # tracked during prefill
-        self.pick: Pick | None = None
-        self.alone = False  # the worker was idle
-        self.salt = ""
 
 
 class KvRouting:
@@ -106,10 +74,10 @@ class KvRouting:
 
     def read(
         self,
-        exchange: Exchange,
+        exchange: RoutedRequest,
         model: str,
         data: dict[str, Any] | None,
-        ready: Callable[[Exchange], None],
+        ready: Callable[[], None],
     ) -> bool:
         """Look up the blocks of a parsed body. Return True if the request waits; `ready` is called
         later.
@@ -127,7 +95,7 @@ class KvRouting:
         def done(outcome: TokenOutcome) -> None:
             placing.ticket = None
             self._found(exchange, model, outcome)
-            ready(exchange)
+            ready()
 
         result = self.tokens.submit(exchange.head.path, data, model, done)
         if isinstance(result, TokenOutcome):
@@ -136,12 +104,12 @@ class KvRouting:
         placing.ticket = result
         return True
 
-    def _without(self, exchange: Exchange, reason: str) -> bool:
+    def _without(self, exchange: RoutedRequest, reason: str) -> bool:
         exchange.decision.fallback = reason
         self.fallbacks[reason] += 1
         return False
 
-    def _found(self, exchange: Exchange, model: str, outcome: TokenOutcome) -> None:
+    def _found(self, exchange: RoutedRequest, model: str, outcome: TokenOutcome) -> None:
         placing = exchange.placing
         assert placing is not None
         if outcome.tokens is None:
@@ -165,7 +133,7 @@ class KvRouting:
         }
         return Blocks(chains)
 
-    def sent(self, exchange: Exchange, pick: Pick, idle: bool) -> None:
+    def sent(self, exchange: RoutedRequest, pick: Pick, idle: bool) -> None:
         """Record the choice; `idle`: the worker has no other request."""
         placing = exchange.placing
         if placing is None:
@@ -185,7 +153,7 @@ class KvRouting:
 
     def _seat(
         self,
-        exchange: Exchange,
+        exchange: RoutedRequest,
         placing: Placement,
         pick: Pick,
         chains: Mapping[int, Sequence[int]],
@@ -215,7 +183,7 @@ class KvRouting:
         sizes = self.policy.index.block_sizes(worker)
         return {size: names for size, names in blocks.chains.items() if size in sizes or not sizes}
 
-    def _ask_to_tell(self, exchange: Exchange, pick: Pick, blocks: Blocks) -> None:
+    def _ask_to_tell(self, exchange: RoutedRequest, pick: Pick, blocks: Blocks) -> None:
         """Request block events again.
 
         A worker reports a block once, when it is filled. Events from before the subscription are
@@ -230,7 +198,7 @@ class KvRouting:
             self.relearned += body is not exchange.body
             exchange.body = body
 
-    def charged(self, exchange: Exchange, charge: Charge) -> None:
+    def charged(self, exchange: RoutedRequest, charge: Charge) -> None:
         """Track the request's load on its worker."""
         placing, blocks = exchange.placing, exchange.facts.blocks
         if placing is None or blocks is None:
@@ -244,7 +212,7 @@ class KvRouting:
             self.progress.ends(placing.prompt)
             placing.prompt = None
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: RoutedRequest) -> None:
         """Handle the first answer byte."""
         placing = exchange.placing
         if placing is not None:
@@ -255,7 +223,7 @@ class KvRouting:
             if placing.seat is not None:
                 self.ranks.pending.answered(placing.seat.guess, now)
 
-    def finished(self, exchange: Exchange) -> None:
+    def finished(self, exchange: RoutedRequest) -> None:
         """Handle the request's end."""
         placing = exchange.placing
         if placing is None:
@@ -274,7 +242,7 @@ class KvRouting:
             return
         self._learn(exchange, placing, pick)
 
-    def _learn(self, exchange: Exchange, placing: Placement, pick: Pick) -> None:
+    def _learn(self, exchange: RoutedRequest, placing: Placement, pick: Pick) -> None:
         decision = exchange.decision
         worker = pick.worker.id
         reported = decision.cached_tokens or 0
@@ -330,7 +298,7 @@ class KvRouting:
         self.policy.pending.tick(now)
         self.ranks.pending.tick(now)
 
-    def _tell(self, exchange: Exchange, pick: Pick) -> None:
+    def _tell(self, exchange: RoutedRequest, pick: Pick) -> None:
         """Log a placement (sampled), to verify the strategy in operation."""
         if self._told >= _TOLD_AT_FIRST and random() >= self.log_share:
             return

@@ -25,8 +25,8 @@ from routing.engine.tokens.service import TokenOutcome
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Table, Worker
+    from routing.engine.kv.match import Blocks
     from routing.engine.kvaware.placement import KvRouting
-    from routing.engine.policies.kvaware import Blocks
     from routing.engine.tokens.segments import TokenSequence
 
 HIT = "hit"

@@ -11,22 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from routing.engine.kv.expected_blocks import Pending
 from routing.engine.kv.index import Index
-from routing.engine.kv.match import Match, match
+from routing.engine.kv.match import Blocks, Match, match
 from routing.engine.kv.prices import LoadPrices
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
 NOTHING = Match(0, 0, 0, 0)
-
-
-class Blocks:
-    """Block names of a prompt: `chains` by block size, usable blocks only (match.usable_blocks)."""
-
-    __slots__ = ("chains",)
-
-    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
-        self.chains = chains
 
 
 class CachedBlocks:

@@ -7,7 +7,8 @@ together; its size follows the workers' caches.
 from __future__ import annotations
 
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
 

@@ -14,16 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from routing.engine.policies import base
-from routing.engine.policies.base import (
-    Candidate,
-    Fleet,
-    LoadOrder,
-    Pick,
-    RequestFacts,
-    RoutingTarget,
-)
+from routing.engine.policies.base import Candidate, Fleet, Pick, RequestFacts
 from routing.engine.policies.cost import cost as cost_of
 from routing.engine.policies.cost import slack as slack_of
+from routing.engine.policies.load_order import LoadOrder, RoutingTarget
 
 Level = tuple[int, int]  # tokens, bits (by slot) of the workers with at least that many
 Get = Callable[[str, int], int]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from routing.engine.policies.base import RoutingTarget
+    from routing.engine.policies.load_order import RoutingTarget
 
 POINTS = 16
 PROBES = 4

@@ -9,7 +9,8 @@ from __future__ import annotations
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 
 
 class SessionPolicy:
