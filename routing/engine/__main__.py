@@ -28,7 +28,6 @@ def _source(flags: argparse.Namespace) -> ConfigSource:
 
 
 def _check(config: Config) -> None:
-    """Print the validated configuration."""
     sys.stdout.buffer.write(
         orjson.dumps(show(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )

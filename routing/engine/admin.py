@@ -45,8 +45,6 @@ def _json(data: Any, status: int = 200) -> Answer:
 
 
 class Admin:
-    """Request handler of the admin port."""
-
     def __init__(self, router: Router, discovery: Discovery, kvaware: KvAwareService) -> None:
         self._router = router
         self._discovery = discovery
@@ -210,7 +208,6 @@ class Admin:
         return _json(_explained(name, pick, facts) | known)
 
     def _budgets(self, body: bytes) -> Answer:
-        """Apply remaining budgets computed by the console."""
         try:
             told = orjson.loads(body)
             self._router.recorder.use.tell(told["instance"], told["keys"])

@@ -104,7 +104,6 @@ class ClientConnection(RequestReader):
             self._advance()
 
     def _turn_away(self) -> None:
-        """Reject a connection over the limit without reading from it."""
         refusal = Refusal("too_many_clients", "This router has too many connections.")
         self._router.refused(refusal)
         self.reply_error(refusal, None)
@@ -131,7 +130,7 @@ class ClientConnection(RequestReader):
             # paused writes: the client does not read, so a probe would not reach it
             and peer_state.ended(self.transport)
         ):
-            self._asked = True  # the result shows at the next check
+            self._asked = True
             if not peer_state.half_closes(self.transport) or not exchange.ask_client():
                 self.transport.abort()
                 return

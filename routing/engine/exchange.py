@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Sent by workers that cannot serve, before any work.
 RETRY_STATUSES = (502, 503, 504)
 _FIRST_ERRORS = (b'data: {"error"', b"event: error")
-_JUDGED_BYTES = 16_384  # of a 500, held until complete
+_JUDGED_BYTES = 16_384
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMENT = b":\n\n"  # ignored by all SSE parsers
@@ -117,7 +117,6 @@ class Exchange(RequestAttempts):
         return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
-        """Return True if this part of a 500 is withheld until it is complete."""
         if self.decision.status != 500 or held > _JUDGED_BYTES:
             return False
         self._judged += pieces
@@ -206,7 +205,6 @@ class Exchange(RequestAttempts):
             self._attempt_failed(code, message, refused=False)
 
     def _broken_off(self, refusal: Refusal, between_events: bool) -> None:
-        """Handle a worker failure after the answer began."""
         self._router.worker_failed(self._worker, refusal.message, refused=False)
         if self.answer.filter is not None:
             for event in self.answer.filter.release():
@@ -217,7 +215,6 @@ class Exchange(RequestAttempts):
         self._client.break_off(self._unframed)
 
     def _between_events(self, connection: WorkerConnection) -> bool:
-        """Return True if an error event can follow what was written."""
         if self.answer.filter is not None:
             return self.answer.filter.between
         if not self._events or not (self._unframed or connection.between_chunks):

@@ -35,7 +35,6 @@ async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick,
 async def explain_as(
     router: Router, strategy: str, head: RequestHead, body: bytes
 ) -> tuple[Pick, RequestFacts]:
-    """Return the pick under `strategy`. Raise Refusal."""
     policy = _policy(router.policy, strategy)
     config = router.config
     key = config.session_key if policy.needs_session else None

@@ -129,7 +129,6 @@ def refuse_beside_file(flags: argparse.Namespace) -> None:
 
 
 def read(flags: argparse.Namespace) -> Config:
-    """Return the configuration of the flags. Raise ConfigError."""
     if flags.strategy is not None:
         parse_strategy(flags.strategy)
     if flags.listen is None:
@@ -149,7 +148,6 @@ def read(flags: argparse.Namespace) -> Config:
 
 
 def _give(workers: list[dict[str, Any]], name: str, pairs: Sequence[str]) -> None:
-    """Assign each URL=ENDPOINT to its worker. Raise ConfigError."""
     flag = "--" + name.replace("_", "-")
     for pair in pairs:
         url, _, endpoint = pair.rpartition("=")

@@ -41,7 +41,7 @@ class Recorder:
         self._lines = {kind: metrics.log_dropped.child(kind) for kind in log.dropped}
         self._records = {r: metrics.records.child(r) for r in ("written", "failed", "dropped")}
         self._spans = {r: metrics.spans.child(r) for r in ("sent", "failed", "dropped")}
-        self._past: dict[tuple[type, str], int] = {}  # their counts
+        self._past: dict[tuple[type, str], int] = {}
         self._troubles: dict[str, str] = {}  # logged once until resolved
         self.traces = False
         metrics.registry.before_render.append(self._refresh)

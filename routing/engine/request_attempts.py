@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 class RequestAttempts:
-    """State of one request and its attempts at workers."""
-
     __slots__ = (
         "_charge",
         "_client",
@@ -95,9 +93,9 @@ class RequestAttempts:
         self.keep_alive = head.keep_alive
         self.pinned = False
         self.ticket: Ticket | None = None  # its admission slot
-        self.trace: Trace | None = None  # set if the request is sampled
-        self.placing: Placement | None = None  # kvaware state
-        self.reading: asyncio.Task[None] | None = None  # parsing of a large body
+        self.trace: Trace | None = None
+        self.placing: Placement | None = None
+        self.reading: asyncio.Task[None] | None = None
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -109,15 +107,14 @@ class RequestAttempts:
         self._charge: Charge | None = None
         self._pending: bytes | None = None  # withheld response head
         self._events = False
-        self._engine_deaths = 0  # workers whose engine died with this request
+        self._engine_deaths = 0
         self._judged: list[bytes] = []  # body of a 500, held until complete
-        self.sent_at = 0.0  # when it was sent to the worker
+        self.sent_at = 0.0
         self._unframed = False  # the answer ends with the connection
-        self._last_bytes = 0.0  # last answer bytes
-        self.answer = usage.NO_ANSWER  # token usage of the answer
+        self._last_bytes = 0.0
+        self.answer = usage.NO_ANSWER
 
     def go(self, waited_s: float) -> None:
-        """Dispatch after `waited_s` in the queue."""
         self._router.take_turn(self, waited_s)
 
     def send_to(self, worker: Worker, uncached_tokens: int) -> None:
@@ -242,13 +239,11 @@ class RequestAttempts:
             self.refuse(refusal)
 
     def client_gone(self) -> None:
-        """Cancel the worker's work: the client hung up."""
         if self._drop_attempt():
             self.decision.status = 499
         self._finish("client_cancelled")
 
     def stalled(self) -> None:
-        """Handle a client that does not read."""
         self._drop_attempt()
         self._finish("stalled_client")
         self._client.break_off(True)
@@ -287,7 +282,6 @@ class RequestAttempts:
         self._router.finished(self)
 
     def answer_end(self) -> bytes:
-        """Return the tail of the answer."""
         return self.answer.tail
 
     def cache_state(self) -> str:

@@ -62,7 +62,7 @@ class RequestReader(asyncio.Protocol):
         self._router = router
         self._state = HEAD
         self._buffer = b""
-        self._at = 0  # start of the next request in the buffer
+        self._at = 0
         self._advancing = False
         self._charged = 0  # bytes of the router's buffer budget
         self._read_paused = False
@@ -100,7 +100,6 @@ class RequestReader(asyncio.Protocol):
             self._hang_up(False)  # the rest can never become a request
 
     def _read_head(self) -> bool:
-        """Return True if a complete head was consumed."""
         buffer = self._buffer
         at = self._at
         while buffer.startswith(b"\r\n", at):
@@ -141,7 +140,7 @@ class RequestReader(asyncio.Protocol):
             return
         if not head.chunked and head.length <= limits.hold_bytes:
             end = self._at + head.length
-            if end <= len(self._buffer):  # the body came with its head
+            if end <= len(self._buffer):
                 body, self._at = self._buffer[self._at : end], end
                 self._dispatch(body)
                 return
@@ -218,7 +217,6 @@ class RequestReader(asyncio.Protocol):
         self._router.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
 
     def upload_ready(self) -> None:
-        """Start sending the body."""
         pieces, self._pieces = self._pieces, []
         self._forward(pieces, self._upload_read)
         self.release()
@@ -273,7 +271,6 @@ class RequestReader(asyncio.Protocol):
         self._router.handle(self, self._head, self._key, body, body)
 
     def _charge(self, size: int) -> bool:
-        """Reserve `size` bytes of the buffer budget; return False if it is exhausted."""
         if self._router.budget.hold(self._charged, size):
             self._charged = size
             return True
@@ -293,7 +290,6 @@ class RequestReader(asyncio.Protocol):
         self.transport.write(data)
 
     def exchange_done(self, keep_alive: bool) -> None:
-        """Handle a completely written answer."""
         self._exchange = None
         if self._charged:
             self.release()
@@ -352,7 +348,7 @@ class RequestReader(asyncio.Protocol):
         self.release()
         if not unread or self._end_sent:
             self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
-            self.transport.close()  # after pending writes
+            self.transport.close()
             return
         # Closing with unread bytes would send a reset, which can overtake the answer.
         self.deadline = perf_counter() + _LINGER_S

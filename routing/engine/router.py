@@ -135,7 +135,6 @@ class Router(RouterState):
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
-        """Dispatch a request whose body was parsed."""
         try:
             if key.models is not None:
                 check_model(key.models, exchange.body, identity.data)
@@ -170,7 +169,6 @@ class Router(RouterState):
         return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
 
     def take_turn(self, exchange: RoutedRequest, waited_s: float) -> None:
-        """Dispatch a request that was queued."""
         exchange.decision.queued_s = waited_s
         self._dispatch(exchange, perf_counter())
 
@@ -252,7 +250,6 @@ class Router(RouterState):
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: RoutedRequest) -> None:
-        """Retry on another worker."""
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
@@ -272,7 +269,6 @@ class Router(RouterState):
         return True
 
     def finished(self, exchange: RoutedRequest) -> None:
-        """Record a request's end."""
         decision = exchange.decision
         self.meter.account(exchange, decision.error)
         model: ModelMetrics = exchange.model

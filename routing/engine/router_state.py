@@ -41,8 +41,6 @@ NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 
 
 class RouterState:
-    """State shared by all requests of a router."""
-
     def __init__(self, config: Config, log: Log) -> None:
         self.log = log
         self.config = config
@@ -76,7 +74,6 @@ class RouterState:
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a new configuration."""
         before = self.config
         fixed = {name: getattr(before, name) for name in NEED_RESTART}
         ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
@@ -142,7 +139,7 @@ class RouterState:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what in ("lost", "engine_died"):
-            self.policy.forget(worker)  # process and cache are gone
+            self.policy.forget(worker)
             worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # `forget` dropped the capacity

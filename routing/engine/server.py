@@ -35,8 +35,6 @@ __all__ = ["RouterServer", "StartError"]
 
 
 class RouterServer:
-    """One router process: `start`, then `run` until stopped."""
-
     def __init__(self, config: Config, source: ConfigSource | None, log: Log) -> None:
         self.log = log
         self.router = Router(config, log)
@@ -50,7 +48,7 @@ class RouterServer:
         self._admin = Admin(self.router, self._discovery, self._kvaware)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
-        self._tls = config.tls  # TLS of the listeners
+        self._tls = config.tls
         self._renewing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -106,7 +104,6 @@ class RouterServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until `stop`, then finish in-flight requests."""
         await self._stop.wait()
         await self.close()
 

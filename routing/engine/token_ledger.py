@@ -45,7 +45,7 @@ class Meter:
         self._isolation = ""  # "": shared caches
         self._groups: dict[str, str] = {}
         self._context = 0  # longest context reported by workers, in tokens; 0: unknown
-        self._token_s = _FIRST_TOKEN_S  # EWMA of ITL
+        self._token_s = _FIRST_TOKEN_S
 
     def configure(self, config: Config, identifier: Identifier) -> None:
         shared = config.keys is None or config.cache_isolation == "shared"
@@ -136,7 +136,6 @@ class Meter:
             self._use.reserve(key, exchange.decision, prompt + ask.completion)
 
     def _clamped(self, prompt_tokens: int) -> int:
-        """Cap an estimate at the context length."""
         return min(prompt_tokens, self._context) if self._context else prompt_tokens
 
     def account(self, exchange: RoutedRequest, error: str) -> None:

@@ -66,7 +66,7 @@ class RequestAdmission:
         self._limits: dict[str, Key] = {}
         self._callers: dict[str, Caller] = {}
         self._queue = FairQueue()
-        self._waiting: dict[Ticket, None] = {}  # in arrival order
+        self._waiting: dict[Ticket, None] = {}
         self._held_bytes = 0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
@@ -170,7 +170,6 @@ class RequestAdmission:
         return goes
 
     def _free(self, caller: Caller) -> bool:
-        """Return True if a slot is free and no queued request can take it (see `pump`)."""
         if caller.waiting or self._full or 0 < self._most <= self.in_flight:
             return False
         if 0 < caller.most <= caller.in_flight:
@@ -254,7 +253,6 @@ class RequestAdmission:
             self.pump()
 
     def pump(self) -> None:
-        """Start queued requests while slots are free."""
         if self._pumping:  # a request that fails on start re-enters through `done`
             return
         self._pumping = True
@@ -303,7 +301,7 @@ class RequestAdmission:
     # -- rejection
 
     def _drop(self, ticket: Ticket, refusal: Refusal) -> None:
-        ticket.request.refuse(refusal)  # its end calls `done`
+        ticket.request.refuse(refusal)
 
     def _drop_newest_of(self, caller: Caller) -> None:
         newest = cast(Ticket, next(reversed(caller.waiting)))
@@ -335,7 +333,6 @@ class RequestAdmission:
     # -- status
 
     def show(self) -> dict[str, object]:
-        """Return the admission status for the admin port."""
         now = perf_counter()
         return {
             "active": self.active,

@@ -20,7 +20,6 @@ class Bucket:
         self.resize(per_minute)
 
     def resize(self, per_minute: int) -> None:
-        """Change the rate; the level is kept, up to the new size."""
         self.per_minute = per_minute
         self._each_s = _MINUTE_S / per_minute
 
@@ -43,12 +42,9 @@ WAITING, RUNNING = range(2)
 
 
 class AdmissionRequest(Protocol):
-    """The part of an exchange that admission uses."""
-
     ticket: Ticket | None
 
-    def go(self, waited_s: float) -> None:
-        """Start the request after `waited_s` in the queue."""
+    def go(self, waited_s: float) -> None: ...
 
     def refuse(self, refusal: Refusal) -> None: ...
 
@@ -93,7 +89,7 @@ class Caller(Flow):
         self.id = key_id
         self.in_flight = 0
         self.most = 0  # in-flight limit; 0: none
-        self.held_bytes = 0  # queued request bytes
+        self.held_bytes = 0
         self.pace = CallerPace()
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
@@ -170,12 +166,11 @@ class Ticket(QueuedItem):
         self.request = request
         self.charged = tokens
         self.body_bytes = body_bytes
-        self.since = 0.0  # start of the wait
+        self.since = 0.0
         self.state = RUNNING
 
 
 def bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
-    """Return a bucket with this rate; an old bucket keeps its level."""
     if not per_minute:
         return None
     if old is None:

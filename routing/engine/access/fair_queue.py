@@ -29,7 +29,7 @@ class Flow:
         self.finish = 0.0
         self.floor = 0.0  # virtual time when it began to wait: lower bound of the next start
         self.waiting: dict[QueuedItem, None] = {}
-        self.heaped = False  # has an entry in the heap
+        self.heaped = False
 
 
 class QueuedItem:
@@ -45,7 +45,7 @@ class QueuedItem:
 class FairQueue:
     def __init__(self) -> None:
         self.depth = 0
-        self._now = 0.0  # virtual time
+        self._now = 0.0
         self._count = 0
         self._heap: list[tuple[float, int, Flow]] = []
 
@@ -55,7 +55,6 @@ class FairQueue:
         self.wake(item.flow)
 
     def remove(self, item: QueuedItem) -> None:
-        """Remove an item that left the queue."""
         del item.flow.waiting[item]
         self.depth -= 1
 
@@ -89,7 +88,6 @@ class FairQueue:
         return None
 
     def passed(self, item: QueuedItem) -> None:
-        """Account for an item served without queueing."""
         flow = item.flow
         if flow.finish > self._now:
             self._now = flow.finish

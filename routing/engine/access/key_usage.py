@@ -82,7 +82,6 @@ class KeyTotals:
         self.last_at = max(self.last_at, other.last_at)
 
     def unused(self, budget: int, now: float) -> int:
-        """Return the remaining budget minus reservations."""
         if now >= self.resets_at:  # the console sends new values within seconds
             self.left, self.counted = None, self.prompt + self.completion
             self.resets_at = math.inf
@@ -156,7 +155,6 @@ class KeyUse:
             use.left, use.counted, use.resets_at = int(left), int(counted), float(resets_at)
 
     def configure(self, known: frozenset[str]) -> None:
-        """Set the configured keys. A removed key stays in the report."""
         self._known = known
         gone = [
             key

@@ -47,7 +47,6 @@ def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any
 
 
 def check_budget(key: Key) -> None:
-    """Raise Refusal while the key's token budget is exhausted."""
     wait_s = math.ceil(key.spent_until - time.time())
     if wait_s > 0:
         until = datetime.fromtimestamp(key.spent_until, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -75,7 +74,6 @@ class KeyRing:
         return key
 
     def holds(self, key: Key) -> bool:
-        """Return True if the key is still configured."""
         return self.open or key.sha256 in self._keys
 
     def _find(self, authorization: bytes) -> Key:

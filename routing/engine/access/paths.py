@@ -67,7 +67,7 @@ _REMEMBERED = 1024
 
 
 def is_common(path: bytes) -> bool:
-    """Return True for the few paths that get their own name in metrics and spans."""
+    """Return True for the few paths that name their spans."""
     return path in _INFERENCE
 
 

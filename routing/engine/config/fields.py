@@ -70,7 +70,6 @@ class Fields:
         return value
 
     def whole_or_none(self, key: str, low: int, high: int) -> int | None:
-        """Return None if the field is absent."""
         if self._left.get(key) is None:
             self._left.pop(key, None)
             return None

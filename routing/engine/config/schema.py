@@ -29,9 +29,9 @@ class WorkerConfig:
     address: Address
     draining: bool = False
     max_in_flight: int = 0  # in-flight limit; 0: `admission.worker_max_in_flight`
-    tls_name: str = ""  # name in the TLS certificate; "": no TLS
+    tls_name: str = ""
     cache_tokens: int = 0  # cache size; 0: read from its metrics
-    source: str = "config"  # origin of this entry
+    source: str = "config"
     kv_events: str = ""  # ZeroMQ endpoints of its KV events; "": queried from the worker
     kv_replay: str = ""
 
@@ -76,8 +76,6 @@ class WorkerTlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class DnsName:
-    """DNS name; each of its addresses is a worker."""
-
     name: str
     port: int
     tls: bool = False
@@ -102,8 +100,6 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesConfig:
-    """Kubernetes API server; default: the cluster of this pod."""
-
     server: str = ""
     token_file: Path | None = None
     ca_file: Path | None = None
@@ -118,7 +114,6 @@ class DiscoveryConfig:
 
     @property
     def tls(self) -> bool:
-        """Return True if discovered workers may use TLS."""
         return any(name.tls for name in self.dns) or any(one.tls for one in self.services)
 
 
@@ -126,7 +121,7 @@ class DiscoveryConfig:
 class SessionKey:
     """Location of the session id: header, cookie or body key (dots descend into objects)."""
 
-    source: str  # "header", "cookie" or "body"
+    source: str
     name: str
 
 
@@ -225,8 +220,6 @@ class KeyLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """Limits of the request queue: requests, body bytes, wait time."""
-
     depth: int = 1000
     body_bytes: int = 256 * 1024 * 1024
     timeout_s: float = 30.0

@@ -39,8 +39,7 @@ def _decode(path: Path, content: bytes) -> Any:
 
 
 def load(path: Path | None) -> Config:
-    """Read and validate the file. Raise ConfigError."""
-    assert path is not None  # only called with a file
+    assert path is not None
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from routing.engine.config.fields import ConfigError, Fields
 from routing.engine.config.schema import AccessLogConfig, JournalConfig, TracingConfig
 
-_TRACES_PATH = "/v1/traces"  # default OTLP/HTTP path
+_TRACES_PATH = "/v1/traces"
 
 
 def parse_access_log(value: Any) -> AccessLogConfig:

@@ -64,7 +64,6 @@ def server_context(config: TlsConfig, failed: Failed) -> ssl.SSLContext:
 
 
 def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
-    """Return the context for worker connections. Raise ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -81,7 +80,6 @@ def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
 
 
 def _files(fields: Fields, base_dir: Path, names: tuple[str, ...]) -> tuple[dict[str, Path], str]:
-    """Return the named files, and a digest of their contents."""
     found: dict[str, Path] = {}
     digest = hashlib.sha256()
     for name in names:

@@ -132,7 +132,6 @@ class Api:
 
 
 def _own_server() -> str:
-    """Return the API server of the pod's own cluster."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

@@ -50,8 +50,7 @@ class Finder(ABC):
         metrics.discovered.child(self.name)
 
     @abstractmethod
-    async def run(self) -> None:
-        """Poll until cancelled."""
+    async def run(self) -> None: ...
 
     def succeeded(self, workers: tuple[WorkerConfig, ...]) -> None:
         self.last_success = time.time()

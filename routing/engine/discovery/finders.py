@@ -40,7 +40,6 @@ class Discovery:
             Api(config.kubernetes)
 
     def follow(self, config: DiscoveryConfig) -> None:
-        """Apply a validated discovery configuration."""
         if config == self._config:
             return
         finders: list[Finder] = [Dns(name, config.dns_interval_s) for name in config.dns]
@@ -78,7 +77,6 @@ class Discovery:
             self._metrics.forget_source(name)
 
     def _ended(self, finder: Finder, task: asyncio.Task[None]) -> None:
-        """Log the unexpected end of a finder task."""
         if not task.cancelled():
             finder.error = f"stopped looking: {task.exception()!r}"
             self._log.event("error", "discovery_ended", source=finder.name, error=finder.error)

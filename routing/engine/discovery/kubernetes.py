@@ -65,7 +65,6 @@ class EndpointSlices(Finder):
             self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
 
     async def _list(self) -> None:
-        """List all slices, page by page, and replace the known ones."""
         found: dict[str, Mapping[str, Any]] = {}
         token = ""
         while True:
@@ -121,7 +120,6 @@ class EndpointSlices(Finder):
                 self._slices[name] = data
 
     def _told(self) -> None:
-        """Record a successful response and report changes."""
         known = {worker.id for worker in self.workers}
         try:
             found = slices.workers(self._slices.values(), self._service, self.name, known)

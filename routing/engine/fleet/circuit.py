@@ -19,14 +19,13 @@ class Circuit:
 
     def __init__(self) -> None:
         self.state = CLOSED
-        self._failures = 0  # consecutive
+        self._failures = 0
         self._openings = 0
         self._until = 0.0
         self._trial_until = 0.0  # 0: no trial in flight
 
     @property
     def admits(self) -> bool:
-        """Return True if a request may be sent now."""
         return self.state == CLOSED or (self.state == HALF_OPEN and not self._trial_until)
 
     def failed(self, now: float, rules: HealthConfig, fatal: bool = False) -> bool:

@@ -106,7 +106,6 @@ class ConnectionPool:
         connected(connection)
 
     def tick(self, now: float) -> None:
-        """Close connections that exceeded the idle timeout."""
         keep: list[WorkerConnection] = []
         for connection in self.idle:
             if connection.idle_since > now - IDLE_S:

@@ -16,19 +16,16 @@ from routing.engine.policies.load_order import Entry, RoutingTarget
 
 
 class LoadedTarget(RoutingTarget, Protocol):
-    """Load counters of a worker; written only here."""
-
     load: float
     in_flight: int
     backlog: int  # prompt tokens sent and not computed yet, as far as observed
     decoding: int  # requests that have begun to answer
-    weight: float  # load multiplier: > 1 during slow start
+    weight: float
     order: Order | None
     entry: Entry
 
 
 def weigh(worker: LoadedTarget) -> None:
-    """Recompute a worker's load after a change of its counters or its last pick."""
     decoding = worker.decoding
     load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
     worker.load = load * worker.weight
@@ -88,7 +85,6 @@ def bucket(load: float) -> int:
 
 
 def least_of(number: int) -> float:
-    """Return the smallest load of a bucket."""
     if number < 8:
         return float(number)
     shift = (number >> 3) - 1
@@ -110,7 +106,7 @@ class Order:
         self._by_slot: dict[int, LoadedTarget] = {}
         self._where: dict[int, int] = {}  # slot -> bucket
         self._buckets: defaultdict[int, int] = defaultdict(int)
-        self._used = 0  # bitmask of non-empty buckets
+        self._used = 0
         self.bits = 0
         self.entries: list[Entry] = []
         self.total = 0.0
@@ -187,7 +183,6 @@ class Order:
         return near & bits
 
     def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
-        """Return up to `count` of the workers in `bits`."""
         bits &= self.bits
         if bits.bit_count() > count:
             below = (1 << turn % bits.bit_length()) - 1

@@ -26,8 +26,6 @@ class AskError(Exception):
 
 
 class _Answer:
-    """Receiver that collects one answer."""
-
     __slots__ = ("_connection", "_pieces", "_size", "_status", "done", "head_only")
 
     def __init__(self, connection: WorkerConnection) -> None:
@@ -56,8 +54,7 @@ class _Answer:
     def answer_lost(self, _code: str, message: str) -> None:
         self._end(AskError(message))
 
-    def upload_paused(self, paused: bool) -> None:
-        """No-op: probes do not stream uploads."""
+    def upload_paused(self, paused: bool) -> None: ...
 
     def _end(self, error: AskError) -> None:
         if not self.done.done():

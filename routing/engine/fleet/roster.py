@@ -23,8 +23,6 @@ from routing.engine.policies.base import RoutingPolicy
 
 
 class RosterOwner(Protocol):
-    """The part of the router that the roster uses."""
-
     config: Config
     log: Log
     metrics: Metrics
@@ -54,12 +52,11 @@ class Roster:
     def __init__(self, router: RosterOwner) -> None:
         self._router = router
         self._discovered: tuple[WorkerConfig, ...] = ()
-        self._policy: RoutingPolicy | None = None  # policy that has all workers
+        self._policy: RoutingPolicy | None = None
         self._tls: WorkerTlsConfig | None = None
         self._context: ssl.SSLContext | None = None
 
     def discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
-        """Replace the discovered workers."""
         self._discovered = workers
         self.take_over(self._router.config)
 
@@ -116,7 +113,6 @@ class Roster:
         router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
 
     def _introduce(self, worker: Worker) -> None:
-        """Register a worker with the current policy and its counters."""
         policy = self._router.policy
         decisions = self._router.metrics.decisions
         reasons = (*policy.reasons, base.RETRY, base.PINNED)
@@ -174,6 +170,5 @@ class Roster:
         self.set_capacity(worker)
 
     def set_capacity(self, worker: Worker) -> None:
-        """Bound the prefix memory of a worker by its cache size."""
         if worker.cache_tokens:
             self._router.policy.set_capacity(worker.id, worker.cache_tokens)

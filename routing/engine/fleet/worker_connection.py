@@ -23,8 +23,6 @@ _WRITE_HIGH_BYTES = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Receiver of an answer."""
-
     head_only: bool  # HEAD request: no body follows
 
     def answer_head(self, head: ResponseHead) -> bool:
@@ -35,15 +33,12 @@ class Receiver(Protocol):
 
     def answer_done(self) -> None: ...
 
-    def answer_lost(self, code: str, message: str) -> None:
-        """Handle a connection lost before the answer's end."""
+    def answer_lost(self, code: str, message: str) -> None: ...
 
     def upload_paused(self, paused: bool) -> None: ...
 
 
 class ConnectionOwner(Protocol):
-    """Owner of a connection (fleet.connection_pool)."""
-
     def lost(self, connection: WorkerConnection) -> None: ...
     def give(self, connection: WorkerConnection) -> None: ...
 
@@ -86,7 +81,7 @@ class WorkerConnection(asyncio.Protocol):
         self._buffer = b""
         self._state = _HEAD
         self._left = 0
-        self._interim = 0  # 1xx responses to the current request
+        self._interim = 0
         self._chunks: ChunkedBody | None = None
         self._reusable = True
         self._paused = False

@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 
 # Initial share of a new worker during slow start.
 SLOW_START_SHARE = 0.1
-NO_LIMIT = 1 << 60  # in-flight requests
+NO_LIMIT = 1 << 60
 SMALL_FLEET = 16  # up to this size scanning beats maintaining the order
 
 
 class Worker:
-    """State of one worker; counters are plain numbers."""
-
     __slots__ = (
         "address",
         "backlog",
@@ -87,19 +85,19 @@ class Worker:
         self.kv_events = config.kv_events
         self.kv_replay = config.kv_replay
         self.config_draining = config.draining
-        self.order_draining = False  # set by /drain?worker=
+        self.order_draining = False
         self.host_line = f"host: {config.address}\r\n".encode()
         self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
         self.seed = xxhash.xxh3_64_intdigest(config.id.encode())
         self.slot = -1  # unique small number while in a table
         self.up = False  # until the first health check passes
-        self.gone = False  # removed from configuration
+        self.gone = False
         self.probes_failed = 0
         self.circuit = Circuit()
         self.weight = 1.0  # load multiplier, > 1 during slow start
         self.slow_since = 0.0  # 0: not in slow start
         self.config_cache_tokens = config.cache_tokens  # 0: use its metrics
-        self.cache_tokens = config.cache_tokens  # 0: unknown
+        self.cache_tokens = config.cache_tokens
         self.started: float | None = None  # process start by the worker's clock
         self.in_flight = 0  # this and the next five are kept by load.py
         self.backlog = 0
@@ -111,7 +109,7 @@ class Worker:
         self.served = 0
         self.failures = 0  # consecutive failed attempts, for the circuit
         self.failed_requests = 0  # requests whose client got an error from their last attempt here
-        self.fingerprint: str | None = None  # see tokens.usage.EngineFingerprint
+        self.fingerprint: str | None = None
         self.last_error = ""
         # Never picked: first in order, shuffled among each other.
         self.last_pick = -random.getrandbits(48)
@@ -194,7 +192,6 @@ class Table:
             self._changed(worker, "lost" if refused else "down")
 
     def failed(self, worker: Worker, error: str, refused: bool) -> None:
-        """Record a failed request."""
         worker.failures += 1
         worker.last_error = error
         if worker.gone:
@@ -214,7 +211,6 @@ class Table:
             self._changed(worker, "engine_died")
 
     def answered(self, worker: Worker) -> None:
-        """Record a served request, or the first answer byte."""
         if worker.circuit.answered():
             self._start_slowly(worker)
             self._changed(worker, "back")

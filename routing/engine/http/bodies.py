@@ -100,7 +100,7 @@ class Budget:
         limit.
         """
         used = self.used + size - before
-        if used <= self.limit >> 1:  # the common case
+        if used <= self.limit >> 1:
             self.used = used
             return True
         limit = self.limit if size <= _RESERVED_BYTES else self.limit * (1 - _RESERVED_SHARE)
@@ -129,7 +129,7 @@ def parse(body: bytes) -> dict[str, Any] | None:
 async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str, Any] | None:
     """Parse a body of any size. Raise Refusal for more than `most_values`."""
     if not body[:_RESERVED_BYTES].lstrip().startswith(b"{"):
-        return None  # a form or a file
+        return None
     await _check_values(body, most_values, pace)
     collecting = gc.isenabled()
     gc.disable()  # a collection would only walk the parser's live objects

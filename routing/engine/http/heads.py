@@ -65,7 +65,6 @@ def to_client(
 
 
 def of_refusal(refusal: Refusal, decision: str) -> bytes:
-    """Return the header lines of an error answer."""
     more = b""
     if refusal.retry_after_s:
         more = b"retry-after: %d\r\n" % refusal.retry_after_s

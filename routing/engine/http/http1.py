@@ -110,7 +110,6 @@ class RequestHead:
         self.fields = b""
 
     def again(self, length: int) -> RequestHead:
-        """Return a copy with another length."""
         new = RequestHead.__new__(RequestHead)
         new.method = self.method
         new.target = self.target
@@ -150,7 +149,6 @@ class ResponseHead:
         self.fields = b""
 
     def again(self, length: int) -> ResponseHead:
-        """Return a copy with another length."""
         new = ResponseHead.__new__(ResponseHead)
         new.status_line = self.status_line
         new.status = self.status
@@ -284,8 +282,6 @@ _TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 
 class ChunkedBody:
-    """Incremental parser of a chunked body."""
-
     __slots__ = ("_left", "_line", "_spare", "_state", "_trailer_bytes", "done", "pieces")
 
     def __init__(self) -> None:
@@ -299,7 +295,6 @@ class ChunkedBody:
 
     @property
     def between(self) -> bool:
-        """Return True at a chunk boundary."""
         return self._state == _SIZE and not self._line
 
     def feed(self, data: bytes) -> int:

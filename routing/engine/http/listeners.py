@@ -17,8 +17,7 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # address family without 
 Factory = Callable[[], asyncio.Protocol]
 
 
-class StartError(Exception):
-    """The process cannot start."""
+class StartError(Exception): ...
 
 
 def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
@@ -37,7 +36,6 @@ def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
 
 
 async def _bind(address: Address) -> list[socket.socket]:
-    """Return a socket for each address of the name, without unsupported families."""
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -71,7 +69,6 @@ class Listener:
         self._servers: list[asyncio.Server] = []
 
     async def open(self, tls: ssl.SSLContext | None = None, handshake_s: float = 10.0) -> None:
-        """Open the sockets. Raise StartError."""
         try:
             self._sockets = await _bind(self.address)
             await self.renew(tls, handshake_s)

@@ -39,7 +39,6 @@ def half_closes(transport: asyncio.BaseTransport) -> bool:
 
 
 def watch(transport: asyncio.BaseTransport) -> None:
-    """Enable TCP keepalive."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -24,7 +24,7 @@ def census(index: Index, most: int = MOST) -> dict[str, dict[str, int]]:
         for rank in index.ranks.values():
             counted[rank.worker]["gpu"] += rank.blocks
         return counted
-    masks: dict[int, int] = {}  # mask -> number of blocks
+    masks: dict[int, int] = {}
     seen = shards = 0
     for shard in index.shards:
         if seen >= most:
@@ -51,7 +51,6 @@ def _by_worker(index: Index, masks: dict[int, int], scale: float) -> dict[str, d
 
 
 def _holders(mask: int) -> Iterator[tuple[int, int]]:
-    """Yield each slot of a mask with its bits."""
     while mask:
         slot = ((mask & -mask).bit_length() - 1) // BITS
         bits = mask >> (slot * BITS) & _ALL

@@ -108,7 +108,6 @@ class CompactMap:
         return values
 
     def values(self) -> Iterator[list[int]]:
-        """Yield all values in batches; the map must not change meanwhile."""
         for bucket in self._buckets:
             if bucket:
                 yield [

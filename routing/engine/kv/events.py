@@ -301,7 +301,6 @@ class Applier:
         befores: list[int | None],
         bit: int,
     ) -> None:
-        """Update blocks that are already held."""
         for key, name, before in zip(keys, names, befores, strict=True):
             if before is None:
                 continue

@@ -17,8 +17,6 @@ Chains = Mapping[int, Sequence[int]]  # by block size, as for `match`
 
 
 class Guess:
-    """Expected blocks of one request on its worker."""
-
     __slots__ = ("chains", "over", "worker")
 
     def __init__(self, worker: str, chains: Chains) -> None:
@@ -96,7 +94,7 @@ class Pending:
             for name in names:
                 workers = self._holders.get(name)
                 if workers is None or worker not in workers:
-                    continue  # dropped with its worker
+                    continue
                 workers[worker] -= 1
                 if not workers[worker]:
                     del workers[worker]

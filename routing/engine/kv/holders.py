@@ -58,8 +58,8 @@ class Rank:
         self.model = model
         self.groups: dict[int, Holder] = {}
         self.windows: set[int] = set()  # ignored groups
-        self.block_sizes: set[int] = set()  # of blocks at position 0
-        self.epoch = 0  # number of times emptied
+        self.block_sizes: set[int] = set()
+        self.epoch = 0
 
     @property
     def blocks(self) -> int:

@@ -39,7 +39,6 @@ class Index:
         self._sweeps: deque[Iterator[None]] = deque()
 
     def __len__(self) -> int:
-        """Return the number of distinct blocks, including those still to be swept."""
         return sum(map(len, self.shards))
 
     def root(self, model: str, lora: str = "", salt: str = "") -> int:
@@ -58,7 +57,6 @@ class Index:
         return {size for rank in ranks for size in rank.block_sizes}
 
     def holders(self, name: int) -> int:
-        """Return the holder mask of a block."""
         name &= KEY_MASK
         return self.shards[name & SHARD_MASK].get(name, 0)
 
@@ -76,7 +74,6 @@ class Index:
         return [rank for rank in self.ranks.values() if rank.worker == worker]
 
     def rank(self, worker: str, number: int = 0, model: str = "") -> Rank:
-        """Return the rank, created if missing."""
         found = self.ranks.get((worker, number))
         self.several_ranks = self.several_ranks or number > 0
         if found is None:
@@ -84,7 +81,6 @@ class Index:
         return found
 
     def forget(self, worker: str, number: int | None = None) -> None:
-        """Remove a worker, or one of its ranks."""
         for name, rank in list(self.ranks.items()):
             if name[0] == worker and number in (None, name[1]):
                 self.empty(rank)
@@ -124,7 +120,6 @@ class Index:
         return bool(self._sweeps)
 
     def sweep(self) -> None:
-        """Sweep one piece."""
         if not self._sweeps:
             return
         for _ in self._sweeps[0]:
@@ -150,7 +145,6 @@ class Index:
         self._free.append(holder.slot)
 
     def mask(self, mask: int) -> int:
-        """Intern a mask."""
         masks = self._masks
         if len(masks) >= _MASKS_LIMIT:
             masks.clear()
@@ -162,7 +156,6 @@ class Index:
         shard[name] = self.mask(shard.get(name, 0) | bits)
 
     def held(self, holder: Holder, name: int) -> int:
-        """Return the holder's bits of a block."""
         name &= KEY_MASK
         return self.shards[name & SHARD_MASK].get(name, 0) & holder.all_bits
 

@@ -68,7 +68,6 @@ def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
 def match_ranks(
     index: Index, chains: Mapping[int, Sequence[int]], ranks: Iterable[Rank]
 ) -> dict[int, Match]:
-    """Match the ranks of one worker, by number."""
     spans, anywhere = _spans(index, chains)
     found = {rank.number: _of_rank(rank, spans) for rank in ranks}
     for number, one in found.items():

@@ -19,9 +19,9 @@ class OrphanRun:
 
     parent: int
     keys: list[int]
-    data: bytes  # packed token ids
+    data: bytes
     block_size: int
-    inputs: list[bytes] | None  # besides the tokens, see events
+    inputs: list[bytes] | None
     tier: Tier
     shared: bool
     certain: bool
@@ -32,7 +32,7 @@ class OrphanBlocks:
     __slots__ = ("_by_key", "_by_parent", "_runs", "blocks")
 
     def __init__(self) -> None:
-        self._runs: dict[OrphanRun, None] = {}  # oldest first
+        self._runs: dict[OrphanRun, None] = {}
         self._by_parent: dict[int, list[OrphanRun]] = {}
         self._by_key: dict[int, list[OrphanRun]] = {}
         self.blocks = 0
@@ -50,7 +50,7 @@ class OrphanBlocks:
             other.keys == run.keys and other.tier is run.tier
             for other in self._by_parent.get(run.parent, ())
         ):
-            return 0  # duplicate
+            return 0
         self._runs[run] = None
         self._by_parent.setdefault(run.parent, []).append(run)
         for key in run.keys:
@@ -75,7 +75,6 @@ class OrphanBlocks:
         return found
 
     def children(self, key: int) -> list[OrphanRun]:
-        """Remove and return the runs waiting for this block."""
         runs = self._by_parent.get(key)
         if runs is None:
             return []

@@ -48,7 +48,6 @@ class LoadPrices:
         self.l2_share = L2_SHARE
 
     def saved(self, gpu: int, l1: int, l2: int) -> int:
-        """Return the compute tokens saved."""
         return int(gpu * (1 - GPU_SHARE) + l1 * (1 - self.l1_share) + l2 * (1 - self.l2_share))
 
     def learn(self, prompt: int, cached: int, tiers: tuple[int, int, int], ttft_s: float) -> None:
@@ -79,7 +78,6 @@ class LoadPrices:
         return min(rate.seconds / self.compute.seconds, 1.0)
 
     def show(self) -> dict[str, float | int]:
-        """Return seconds per token, credits and sample counts for /index."""
         return {
             "compute_s_per_token": self.compute.seconds,
             "l1_share": round(self.l1_share, 4),

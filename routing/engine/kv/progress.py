@@ -20,8 +20,6 @@ class Weight(Protocol):
 
 
 class Prompt:
-    """One in-flight prompt."""
-
     __slots__ = ("_chains", "_known", "_size", "_tokens", "_weight", "worker")
 
     def __init__(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> None:
@@ -33,7 +31,6 @@ class Prompt:
         self._known = 0  # leading blocks present at the worker
 
     def advance(self, index: Index, size: int, bits: int) -> None:
-        """Advance over blocks that are now present."""
         names = self._chains.get(size, ())
         if size != self._size:
             self._size, self._known = size, 0
@@ -48,7 +45,7 @@ class Prompt:
 class Progress:
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._prompts: dict[str, dict[Prompt, None]] = {}  # by worker
+        self._prompts: dict[str, dict[Prompt, None]] = {}
 
     def begins(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> Prompt:
         """Start tracking a prompt; `chains` as for `match`."""
@@ -65,7 +62,6 @@ class Progress:
                 del self._prompts[prompt.worker]
 
     def heard(self, worker: str) -> None:
-        """Update a worker's prompts after its events were applied."""
         prompts = self._prompts.get(worker)
         if not prompts:
             return

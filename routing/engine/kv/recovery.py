@@ -54,14 +54,12 @@ REASONS = (
 
 
 class RecoveryPhase(Enum):
-    WAITING = "waiting"  # for a connection
+    WAITING = "waiting"
     CATCHING_UP = "catching_up"  # replay in progress; live messages are held
     FOLLOWING = "following"
 
 
 class Purpose(Enum):
-    """Reason of a replay."""
-
     START = "start"  # from 0, empty state
     GAP = "gap"  # from the last batch, messages are missing
     VERIFY = "verify"  # from the last batch, after a reconnect
@@ -91,7 +89,7 @@ class _Ask:
         self.digest = digest  # of batch `start`; None: unknown
         self.heard_at = now
         self.first = -1  # first batch received
-        self.got = 0  # new batches
+        self.got = 0
         self.hole = False
         self.ignore = False
 
@@ -104,11 +102,11 @@ class SourceFollower:
         self._replayable = replayable
         self.phase = RecoveryPhase.WAITING
         self.connected = False
-        self.last = -1  # last applied batch
+        self.last = -1
         self.counts = dict.fromkeys(REASONS, 0)
         self._since = -1  # first batch since the last clearing
         self._unsure = False  # empty without proof that the worker is empty
-        self._digest = 0  # of the last batch
+        self._digest = 0
         self._replayed: dict[int, int] = {}  # digests of batches that may still arrive live
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
@@ -195,7 +193,6 @@ class SourceFollower:
         self._follow(now)
 
     def tick(self, now: float) -> None:
-        """Check deadlines (seconds)."""
         ask = self._ask
         if ask is not None:
             if now >= ask.heard_at + REPLAY_TIMEOUT_S:
@@ -293,7 +290,7 @@ class SourceFollower:
         if self._ask is not None:
             fresh = True
             if self._ask.purpose is Purpose.REBUILD:
-                self._rebuild_at = now  # deferred
+                self._rebuild_at = now
         self._ask = _Ask(purpose, start, self._digest if known else None, now)
         if purpose not in (Purpose.POLL, Purpose.REBUILD):
             self.phase = RecoveryPhase.CATCHING_UP

@@ -55,7 +55,7 @@ class Stream:
         self.lag_s = 0.0  # engine step to application, of the last live batch (s)
         self.errors: dict[str, int] = {"malformed_batch": 0, "malformed_frames": 0, "rank": 0}
         self.opened_at = perf_counter()
-        self.heard = False  # ever connected
+        self.heard = False
         self.warned = False
         self._context = context
         self._index = index
@@ -146,7 +146,6 @@ class Stream:
                 return True
 
     def close(self) -> None:
-        """Close sockets and drop the source's blocks."""
         self._work = None
         self._waiting.clear()
         self._watch(self, self._monitor.fileno(), False)

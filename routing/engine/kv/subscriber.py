@@ -31,7 +31,7 @@ RETRY_S = (1.0, 30.0)
 FOLLOWING = RecoveryPhase.FOLLOWING.value
 CONNECT_PATIENCE_S = 5.0
 
-Say = Callable[..., None]  # level, event, fields
+Say = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Subscriber:
     def __init__(self, index: Index, say: Say, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
         self.applier = Applier(index)
-        self.heard: Callable[[str], None] = lambda _worker: None  # called after events were applied
+        self.heard: Callable[[str], None] = lambda _worker: None
         self._say = say
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -80,7 +80,6 @@ class Subscriber:
         self._put_off = False  # the last tick skipped deadlines
 
     def follow(self, targets: Iterable[SubscriptionTarget]) -> None:
-        """Set the workers to follow."""
         wanted = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
             target = wanted.get(name)
@@ -118,7 +117,7 @@ class Subscriber:
             self._ready.remove(stream)
         self._ended.update(stream.follower.counts)
         stream.close()
-        self._schedule()  # to sweep
+        self._schedule()
 
     def worker_up(self, worker: str) -> None:
         followed = self._workers.get(worker)
@@ -130,7 +129,6 @@ class Subscriber:
                 self._wake(stream)
 
     def worker_lost(self, worker: str) -> None:
-        """Handle a lost worker process."""
         for stream in self._streams_of(worker):
             stream.follower.is_lost()
         self._schedule()
@@ -142,7 +140,6 @@ class Subscriber:
             self._wake(stream)
 
     def cache_reset(self, worker: str) -> None:
-        """Handle a prefix cache reset by the router."""
         for stream in self._streams_of(worker):
             stream.follower.was_reset()
         self._schedule()
@@ -308,7 +305,6 @@ class Subscriber:
         return total
 
     def ranks(self, worker: str) -> int:
-        """Return the number of followed ranks of a worker."""
         return sum(stream.state == FOLLOWING for stream in self._streams_of(worker))
 
     def partial(self, worker: str) -> bool:
@@ -316,7 +312,6 @@ class Subscriber:
         return any(stream.follower.partial for stream in self._streams_of(worker))
 
     def status(self) -> list[dict[str, Any]]:
-        """Return one entry per source, and per worker without one."""
         found: list[dict[str, Any]] = []
         for name, followed in self._workers.items():
             found += [_show(name, stream) for stream in followed.streams.values()]

@@ -20,8 +20,6 @@ _LENIENT_BATCHES = 1000
 
 
 class Tier(IntEnum):
-    """Location of a block: device, host memory, storage."""
-
     GPU = 0
     L1 = 1
     L2 = 2

@@ -59,9 +59,9 @@ class KvRouting:
         self.progress = Progress(policy.index)
         self.explained: dict[bytes, TokenOutcome] = {}  # by body, for repeated /explain queries
         self.relearn = True  # see _ask_to_tell
-        self.denied = 0  # blocks with a wrong hint
+        self.denied = 0
         self.relearned = 0  # requests that requested block events again
-        self.follower: EventFollower | None = None  # set by the service
+        self.follower: EventFollower | None = None
         self._log = log
         self._told = 0
         self.telling = False  # any worker's events are followed
@@ -121,7 +121,6 @@ class KvRouting:
         exchange.decision.prompt_tokens = facts.tokens
 
     def blocks(self, tokens: TokenSequence, model: str, salt: str) -> Blocks:
-        """Return the prompt's block names, for each block size in use."""
         index = self.policy.index
         # The workers of an endpoint serve one base model under any name. Another name is an
         # adapter, possibly just loaded, and must not match the base's blocks.
@@ -134,7 +133,6 @@ class KvRouting:
         return Blocks(chains)
 
     def sent(self, exchange: RoutedRequest, pick: Pick, idle: bool) -> None:
-        """Record the choice; `idle`: the worker has no other request."""
         placing = exchange.placing
         if placing is None:
             return
@@ -199,7 +197,6 @@ class KvRouting:
             exchange.body = body
 
     def charged(self, exchange: RoutedRequest, charge: Charge) -> None:
-        """Track the request's load on its worker."""
         placing, blocks = exchange.placing, exchange.facts.blocks
         if placing is None or blocks is None:
             return
@@ -213,7 +210,6 @@ class KvRouting:
             placing.prompt = None
 
     def answered(self, exchange: RoutedRequest) -> None:
-        """Handle the first answer byte."""
         placing = exchange.placing
         if placing is not None:
             self._computed(placing)
@@ -224,7 +220,6 @@ class KvRouting:
                 self.ranks.pending.answered(placing.seat.guess, now)
 
     def finished(self, exchange: RoutedRequest) -> None:
-        """Handle the request's end."""
         placing = exchange.placing
         if placing is None:
             return
@@ -284,12 +279,10 @@ class KvRouting:
             del self.explained[next(iter(self.explained))]
 
     def forget(self, worker_id: str) -> None:
-        """Forget a removed worker."""
         self.meters.pop(worker_id, None)
         self.ranks.forget(worker_id)
 
     def rebuilt(self, worker_id: str) -> None:
-        """Reset the accuracy of a rebuilt index."""
         meter = self.meters.get(worker_id)
         if meter is not None and meter.lying:
             meter.renewed()
@@ -317,7 +310,6 @@ class KvRouting:
         self._log.later(text, facts)
 
     def show(self) -> dict[str, Any]:
-        """Return the status for /index."""
         service = self.tokens
         return {
             "telling": self.telling,

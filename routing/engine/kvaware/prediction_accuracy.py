@@ -57,7 +57,6 @@ class Meter:
         return False
 
     def renewed(self) -> None:
-        """Reset after a rebuild."""
         self.answers = 0
         self.over = self.under = 0.0
         self.lying = False
@@ -84,7 +83,6 @@ class Window:
             marks.popleft()
 
     def show(self, now: float, found: int, fallbacks: Mapping[str, int]) -> dict[str, Any]:
-        """Return the increments since the oldest mark."""
         begun, before, known = self._marks[0]
         since = {reason: count - known.get(reason, 0) for reason, count in fallbacks.items()}
         return {

@@ -18,8 +18,6 @@ HEADER = b"x-data-parallel-rank"
 
 
 class Seat:
-    """One request at one rank."""
-
     __slots__ = ("guess", "guessed", "line", "match", "work", "worker")
 
     def __init__(self, worker: str, match: Match, guessed: bool, work: int, guess: Guess) -> None:
@@ -33,7 +31,7 @@ class Seat:
 
 class Ranks:
     def __init__(self, index: Index) -> None:
-        self.pending = Pending()  # by worker and rank
+        self.pending = Pending()
         self._index = index
         self._work: dict[str, list[int]] = {}  # in-flight tokens of each rank
         self._turn = 0
@@ -76,7 +74,7 @@ class Ranks:
         if work is not None and rank < len(work):
             work[rank] = max(work[rank] - seat.work, 0)
             if not any(work):
-                del self._work[seat.worker]  # no leftovers of removed workers
+                del self._work[seat.worker]
 
 
 def named(index: Index, worker: str) -> list[Rank]:
@@ -86,7 +84,6 @@ def named(index: Index, worker: str) -> list[Rank]:
 
 
 def line(rank: int) -> bytes:
-    """Return the header line."""
     return b"%b: %d\r\n" % (HEADER, rank)
 
 

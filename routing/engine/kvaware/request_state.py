@@ -24,8 +24,6 @@ FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
 
 
 class EventFollower(Protocol):
-    """Follower of the workers' events (kv.subscriber)."""
-
     def changed(self, worker: Worker, what: str) -> None:
         """Handle a state change: "up", "lost" (process gone), "restarted", "reset" (cache reset by
         the router).
@@ -34,8 +32,7 @@ class EventFollower(Protocol):
     def partial(self, worker_id: str) -> bool:
         """Return True if history is missing, so that the worker may hold more than the index."""
 
-    def rebuild(self, worker_id: str) -> None:
-        """Drop and rebuild the worker's index."""
+    def rebuild(self, worker_id: str) -> None: ...
 
 
 class Placement:
@@ -44,7 +41,7 @@ class Placement:
     __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
 
     def __init__(self) -> None:
-        self.ticket: TokenTicket | None = None  # waits for tokens
+        self.ticket: TokenTicket | None = None
         self.guess: Guess | None = None
         self.seat: Seat | None = None  # its rank, where a worker has several
         self.prompt: Prompt | None = None  # tracked during prefill

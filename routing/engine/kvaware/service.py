@@ -44,7 +44,7 @@ class KvAwareRun:
         self.routing = routing
         self._config = router.config.kv
         self.subscriber = Subscriber(routing.policy.index, self._say, (AskError,))
-        self.report: comparison.TokenReport | None = None  # last comparison
+        self.report: comparison.TokenReport | None = None
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
         self._window = Window(perf_counter())
@@ -72,7 +72,6 @@ class KvAwareRun:
         return routing is self.routing and config == self._config
 
     def follow(self) -> None:
-        """Follow the workers of the table."""
         workers = self._router.table.workers
         self.subscriber.follow(self._target(worker) for worker in workers.values())
         for name in set(self.routing.meters) - set(workers):
@@ -87,7 +86,6 @@ class KvAwareRun:
         return SubscriptionTarget(worker.id, worker.address.host, "", question, events, replays)
 
     def changed(self, worker: Worker, what: str) -> None:
-        """Forward the table's state changes."""
         if what == "up":
             self.subscriber.worker_up(worker.id)
         elif what == "lost":
@@ -99,11 +97,9 @@ class KvAwareRun:
             self.subscriber.cache_reset(worker.id)
 
     def partial(self, worker_id: str) -> bool:
-        """See EventFollower."""
         return self.subscriber.partial(worker_id)
 
     def rebuild(self, worker_id: str) -> None:
-        """See EventFollower."""
         self.subscriber.worker_lost(worker_id)
         self.subscriber.worker_up(worker_id)
 
@@ -186,7 +182,6 @@ class KvAwareRun:
         return await ask(min(eligible, key=lambda worker: worker.load), path, timeout_s, body)
 
     def _placed(self) -> tuple[int, dict[str, int]]:
-        """Return requests with known blocks, and others by reason."""
         service = self.routing.tokens
         found = 0 if service is None else sum(service.counts[name] for name in WITH_TOKENS)
         return found, self.routing.fallbacks
@@ -201,7 +196,6 @@ class KvAwareRun:
             await self.routing.tokens.close()
 
     def show(self) -> dict[str, Any]:
-        """Return the status for /index."""
         report = self.report
         return self.routing.show() | {
             "sources": self.subscriber.status(),
@@ -255,7 +249,6 @@ class KvAwareRun:
         return "partial" if self.subscriber.partial(worker_id) else "whole"
 
     def totals(self) -> dict[str, Counter[Any]]:
-        """Return the counters of this run, for metrics."""
         service = self.routing.tokens
         return {
             "fallbacks": Counter(self.routing.fallbacks),
@@ -275,7 +268,6 @@ class KvAwareService:
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self) -> None:
-        """Apply a change of configuration or workers."""
         listening, routing = self.listening, self._router.kv
         if listening is not None and not listening.serves(routing, self._router.config.kv):
             self._past = self.totals()

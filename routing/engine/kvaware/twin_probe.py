@@ -89,8 +89,6 @@ class ProbeVerdict:
 
 
 class _NoVerdictYet(Exception):
-    """The probe ends with this result."""
-
     def __init__(self, result: str, error: str = "") -> None:
         super().__init__(error or result)
         self.result = result
@@ -114,7 +112,7 @@ class Prober:
     ) -> None:
         self.last: dict[str, ProbeVerdict] = {}  # last result by worker, without skips
         self.skipped: dict[str, str] = {}  # last skip reason by worker
-        self.counts: Counter[tuple[str, str]] = Counter()  # by worker and result
+        self.counts: Counter[tuple[str, str]] = Counter()
         self._table = table
         self._routing = routing
         self._interval_s = interval_s
@@ -136,7 +134,6 @@ class Prober:
             await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # desynchronize replicas
 
     def _next(self) -> Worker | None:
-        """Return the worker probed longest ago."""
         workers = self._table.workers
         for known in (self._turns, self.last, self.skipped):
             for gone in set(known) - set(workers):
@@ -207,7 +204,6 @@ class Prober:
             )
 
     def show(self) -> dict[str, Any]:
-        """Return the status for /index."""
         shown = {worker: asdict(verdict) for worker, verdict in self.last.items()}
         return {
             "interval_s": self._interval_s,
@@ -217,8 +213,6 @@ class Prober:
 
 
 class _Twins:
-    """One prompt, sent twice to one worker."""
-
     def __init__(
         self, worker: Worker, routing: KvRouting, model: str, chat: bool, rank: int
     ) -> None:

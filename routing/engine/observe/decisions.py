@@ -92,7 +92,6 @@ class Decision:
         return has_failed(self.status, self.error)
 
     def note(self, facts: RequestFacts, model: str) -> None:
-        """Record the parsed request."""
         self.model = model
         self.session = facts.session
         self.blocks = len(facts.chain)
@@ -182,8 +181,6 @@ def _by_tier(found: Match) -> dict[str, int]:
 
 
 class Ring:
-    """The newest `keep` decisions, indexed by id."""
-
     def __init__(self, keep: int) -> None:
         self.keep = keep
         self._by_id: dict[str, Decision] = {}
@@ -215,7 +212,6 @@ class Ring:
         return out
 
     def resized(self, keep: int) -> Ring:
-        """Return a ring of another size with the newest decisions."""
         ring = Ring(keep)
         for decision in reversed(self.newest(keep)):
             ring.add(decision)

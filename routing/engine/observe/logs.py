@@ -47,7 +47,6 @@ class Log:
             self.flush()
 
     def later(self, event: str, facts: dict[str, Any]) -> None:
-        """Queue an info line for the next flush."""
         line = self._line("info", event, facts)
         self._add("access", line, _KEEP_BYTES)
         self._batch_bytes += len(line)
@@ -55,7 +54,6 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Write without blocking."""
         self._batch_bytes = 0
         self._write_for(0)
 

@@ -35,8 +35,6 @@ class _Family(ABC):
 
 
 class MetricFamily(_Family):
-    """Family of counters or gauges."""
-
     def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
         super().__init__(kind, name, help_text, labels)
         self.children: dict[Labels, Number] = {}
@@ -62,8 +60,6 @@ class MetricFamily(_Family):
 
 
 class Histograms(_Family):
-    """Family of histograms with the same buckets."""
-
     def __init__(
         self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
     ) -> None:
@@ -99,7 +95,7 @@ class Registry:
     def __init__(self, base_labels: dict[str, str]) -> None:
         self._base = ",".join(f'{key}="{escape(value)}"' for key, value in base_labels.items())
         self._families: list[_Family] = []
-        self.before_render: list[Callable[[], None]] = []  # refresh derived gauges
+        self.before_render: list[Callable[[], None]] = []
 
     def counter(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
         return self._numbers("counter", name, help_text, labels)

@@ -56,8 +56,6 @@ def package_version() -> str:
 
 
 class ModelMetrics:
-    """Metric children of one model, looked up once per request."""
-
     __slots__ = ("cached", "completion", "duration", "itl", "name", "predicted", "prompt", "ttft")
 
     def __init__(self, metrics: Metrics, name: str) -> None:
@@ -76,8 +74,6 @@ class ModelMetrics:
 
 
 class StrategyMetrics:
-    """Metric children of one strategy."""
-
     __slots__ = ("lookup", "match_ratio", "overhead")
 
     def __init__(self, metrics: Metrics, name: str) -> None:

@@ -18,15 +18,13 @@ from routing.engine.observe.tracing import Attempt, Trace
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-QUEUED = 2048  # requests
+QUEUED = 2048
 _BATCH = 256
 _LINGER_S = 1.0  # batching delay
 Attributes = dict[str, str | int | float]
 
 
 class EndedRequest(NamedTuple):
-    """Data of an ended request."""
-
     trace: Trace
     name: str
     attributes: Attributes
@@ -52,7 +50,7 @@ class Exporter:
         self.config = config
         self.sent = 0
         self.failed = 0
-        self.failing = False  # the last export failed
+        self.failing = False
         # Failures are counted and logged here; the library's own log would break the JSON format.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._resource = Resource(resource)

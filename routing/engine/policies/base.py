@@ -76,7 +76,6 @@ class Fleet:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Return all workers' slots by id."""
         if self._slots is None:
             self._slots = {worker.id: worker.slot for worker in (*self.eligible, *self.others)}
         return self._slots
@@ -90,7 +89,6 @@ class Fleet:
 
     @property
     def lost_ring(self) -> Ring:
-        """Return the hash ring of the other workers."""
         if self._lost_ring is None:
             self._lost_ring = Ring(self.others)
         return self._lost_ring
@@ -143,7 +141,7 @@ class RequestFacts:
 Candidate = tuple[str, int, int, float, bool]
 
 
-SHOWN = 16  # bound on recorded candidates
+SHOWN = 16
 
 
 class Pick:
@@ -182,8 +180,7 @@ class RoutingPolicy(Protocol):
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         """Return the pick without side effects; `shown` bounds its candidates."""
 
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        """Record that the request goes to `worker`."""
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None: ...
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """Set the cache size of a worker in tokens."""
@@ -191,19 +188,16 @@ class RoutingPolicy(Protocol):
     def forget(self, worker: RoutingTarget) -> None:
         """Drop the memory of a worker that is gone or lost its cache."""
 
-    def sizes(self) -> dict[str, int]:
-        """Return remembered blocks by worker id."""
+    def sizes(self) -> dict[str, int]: ...
 
 
 def candidate(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:
-    """Return a candidate without a match."""
     return (worker.id, 0, worker.in_flight, cost.cost(worker.load, tokens), healthy)
 
 
 def unmatched(
     chosen: RoutingTarget, reason: str, facts: RequestFacts, fleet: Fleet, shown: int
 ) -> Pick:
-    """Return the pick of a strategy without matching."""
     tokens = facts.tokens
     if len(fleet) <= shown:
         found = [candidate(worker, tokens, True) for worker in fleet.eligible]

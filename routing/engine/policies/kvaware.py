@@ -95,7 +95,7 @@ class KvAware:
         pick.cached_tokens = chosen.tokens
         pick.candidates = [(item[0], tiers[item[0]].tokens, *item[2:]) for item in pick.candidates]
         if chosen.tokens and pick.reason == base.NO_MATCH:
-            pick.reason = base.KV_HIT  # from shared storage
+            pick.reason = base.KV_HIT
         return pick
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
@@ -110,7 +110,6 @@ class KvAware:
         self.pending.forget(worker.id)
 
     def sizes(self) -> dict[str, int]:
-        """Return blocks by worker over all tiers, from events."""
         found: dict[str, int] = {}
         for rank in self.index.ranks.values():
             found[rank.worker] = found.get(rank.worker, 0) + rank.blocks

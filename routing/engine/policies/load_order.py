@@ -41,8 +41,6 @@ class LoadOrder(Protocol):
 
 
 class FleetWithout:
-    """An order without some of its workers."""
-
     __slots__ = ("_order", "bits", "entries", "total")
 
     def __init__(self, order: LoadOrder, tried: Collection[RoutingTarget]) -> None:

@@ -45,7 +45,7 @@ class Memory:
         self.bit = 1 << slot
         self.runs: OrderedDict[PrefixRun, None] = OrderedDict()
         self.blocks = 0
-        self.limit = 0  # at the last change
+        self.limit = 0
 
 
 def slots(bits: int) -> Iterator[int]:
@@ -76,10 +76,9 @@ class PrefixIndex:
         self.bits: dict[str, int] = {}  # mask bit of each memory
         self._names: dict[int, tuple[str, ...]] = {}
         self._by_slot: dict[int, Memory] = {}
-        self._runs: dict[int, PrefixRun] = {}  # by first block
+        self._runs: dict[int, PrefixRun] = {}
 
     def __len__(self) -> int:
-        """Return the number of distinct blocks."""
         return sum(len(run.blocks) for run in self._runs.values())
 
     def levels(self, chain: Sequence[int]) -> list[Level]:
@@ -159,14 +158,12 @@ class PrefixIndex:
             self._shrink(memory, limit)
 
     def limit(self, worker_id: str, limit: int) -> None:
-        """Change the size of a worker's memory."""
         memory = self.memories.get(worker_id)
         if memory is not None:
             memory.limit = limit
             self._shrink(memory, limit)
 
     def forget(self, worker_id: str) -> None:
-        """Drop a worker's memory."""
         memory = self.memories.pop(worker_id, None)
         if memory is None:
             return
@@ -202,7 +199,6 @@ class PrefixIndex:
         return run
 
     def _hold(self, run: PrefixRun, memory: Memory) -> None:
-        """Add the worker as a holder of the whole run."""
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
         memory.runs[run] = None
@@ -271,7 +267,6 @@ class PrefixIndex:
                 self._settle(run)
 
     def _drop(self, run: PrefixRun, memory: Memory) -> None:
-        """Remove the worker from a run."""
         del memory.runs[run]
         if run.holders & memory.bit:
             run.holders &= ~memory.bit

@@ -13,8 +13,6 @@ from routing.engine.policies.prefix_index import Level, PrefixIndex
 
 
 class SentPrefixes:
-    """Prefix matches of one prompt."""
-
     __slots__ = ("_bits_of", "levels")
 
     def __init__(self, index: PrefixIndex, levels: list[Level], block_tokens: float) -> None:
@@ -45,7 +43,7 @@ class PrefixAware:
         self._limit = memory_blocks
         self._index = PrefixIndex()
         self._capacities: dict[str, int] = {}  # in tokens, where known
-        self._block_tokens = 64.0  # of the last request
+        self._block_tokens = 64.0
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         index = self._index

@@ -29,10 +29,7 @@ CROWD = 8  # hash only if more than 1 in CROWD workers is near the best
 
 
 class PrefixKnowledge(Protocol):
-    """Matched tokens of one prompt by worker."""
-
-    def get(self, worker_id: str, default: int, /) -> int:
-        """Return the matched tokens of `worker_id`."""
+    def get(self, worker_id: str, default: int, /) -> int: ...
 
     @property
     def levels(self) -> Sequence[Level]:
@@ -42,8 +39,6 @@ class PrefixKnowledge(Protocol):
 
 
 class Sparse:
-    """Prefix knowledge from a mapping of worker ids to tokens."""
-
     __slots__ = ("get", "levels")
 
     def __init__(self, tokens: Mapping[str, int], fleet: Fleet) -> None:
@@ -68,7 +63,6 @@ def rank(
 def rank_few(
     facts: RequestFacts, fleet: Fleet, matched_by: Mapping[str, int], hit: str, shown: int
 ) -> Pick:
-    """Compare every worker in one pass."""
     tokens = facts.tokens
     eligible = fleet.eligible
     candidates: list[Candidate] = []

@@ -26,8 +26,6 @@ _NUMBERS = tuple(bytes([number]) for number in range(POINTS))
 
 
 class Ring:
-    """Ring of these workers, independent of their order."""
-
     __slots__ = ("_points", "_workers")
 
     def __init__(self, workers: Sequence[RoutingTarget]) -> None:

@@ -13,14 +13,12 @@ import xxhash
 
 from routing.engine.http.bodies import ReadPace
 
-GROUP = 32  # blocks
-_SLICE = 8  # groups
+GROUP = 32
+_SLICE = 8
 KEPT = 16_384  # groups, about 450 bytes each
 
 
 class Chains:
-    """Hash chains with one block size."""
-
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
         self._new: dict[int, array[int]] = {}

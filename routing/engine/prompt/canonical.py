@@ -52,7 +52,7 @@ MEDIUM_BYTES = 2048  # weight of a medium, about 500 tokens
 MEDIA_WEIGHED = 64  # further ones weigh as much as their hash
 _DEPTH = 16
 _WALKED = 10_000  # bound on objects searched for media
-_SLICE = 32  # messages
+_SLICE = 32
 _SORTED = orjson.OPT_SORT_KEYS
 
 
@@ -65,7 +65,6 @@ _NOTHING: Prompt = (b"", (b"", "", b""), False, False)
 
 
 def api_of(body: dict[str, Any]) -> bytes | None:
-    """Return the path that a bare body is meant for."""
     for path in (b"/v1/chat/completions", b"/v1/completions", b"/v1/responses"):
         if _FIELDS[path][0] in body:
             return path
@@ -73,7 +72,6 @@ def api_of(body: dict[str, Any]) -> bytes | None:
 
 
 def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -> None:
-    """Raise Refusal for more messages, tools, prompts or parts than allowed."""
     field = _FIELDS.get(path)
     if field is None:
         return
@@ -171,8 +169,6 @@ def _ids(value: Any) -> bytes:
 
 
 class Walk:
-    """Counters of media written and objects visited."""
-
     __slots__ = ("media", "objects")
 
     def __init__(self) -> None:
@@ -206,7 +202,7 @@ def _messages(messages: list[Any], parts: list[bytes], walk: Walk) -> bool:
         if type(message) is dict and len(message) == 2:
             content = message.get("content")
             role = message.get("role")
-            if type(content) is str and type(role) is str:  # the common case
+            if type(content) is str and type(role) is str:
                 parts.append(f"\x1e{role}\x1f{content}".encode("utf-8", "surrogatepass"))
                 continue
         parts.append(_message(message, walk))

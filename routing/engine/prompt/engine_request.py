@@ -62,7 +62,6 @@ class EngineRequest:
 
     @property
     def completion(self) -> int:
-        """Return the completion tokens to reserve."""
         return (self.most or DEFAULT_COMPLETION) * self.answers
 
 
@@ -78,7 +77,6 @@ def generates(path: bytes) -> bool:
 
 
 def can_isolate(path: bytes) -> bool:
-    """Return True if the path accepts `cache_salt`."""
     return path in _SALTED
 
 

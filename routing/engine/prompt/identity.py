@@ -50,7 +50,6 @@ class Identity:
 
     @property
     def sent(self) -> dict[str, Any] | None:
-        """Return the body with its `fields`."""
         return {**self.data, **self.fields} if self.data and self.fields else self.data
 
 
@@ -82,11 +81,9 @@ class Identifier:
         self._seeds: dict[canonical.Name, int] = {}
 
     def digest(self, data: bytes) -> str:
-        """Return a keyed hash for display."""
         return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
 
     def _seed(self, name: canonical.Name) -> int:
-        """Return the chain seed of a name."""
         seed = self._seeds.get(name)
         if seed is None:
             if len(self._seeds) >= _SEEDS:
@@ -113,7 +110,6 @@ class Identifier:
     def _unread(
         self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
     ) -> Identity:
-        """Return an identity with the length only."""
         ratio = self._ratios.of(model)
         facts = RequestFacts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
         return Identity(facts, model, data)
@@ -128,7 +124,6 @@ class Identifier:
         return self._unread(size, model, session)
 
     def reads(self, needs_chain: bool) -> bool:
-        """Return True if the request's JSON must be parsed."""
         return needs_chain or bool(self._body_session)
 
     def read(
@@ -209,7 +204,6 @@ class Identifier:
         return self._matched(path, model, session, prompt, chain, data)
 
     def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
-        """Return the body's model and, if configured, its session."""
         model = data.get("model")
         if self._body_session:
             session = _session(data, self._body_session)
@@ -231,7 +225,6 @@ class Identifier:
 
 
 def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
-    """Return the session from a header or cookie."""
     if key is None or key.source == "body":
         return b""
     if key.source == "header":
@@ -245,7 +238,6 @@ def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
 
 
 def guess_path(data: dict[str, Any] | None) -> bytes:
-    """Return the API path of a bare body."""
     if data is None:
         raise Refusal("bad_request", "The body must be a request's JSON object.")
     path = canonical.api_of(data)

@@ -17,7 +17,7 @@ from routing.engine.tokens.requests import ChatPrompt, TextPrompt
 from routing.engine.tokens.tokenizer import Local
 
 SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
-_SHOWN = 8  # ids around the first difference
+_SHOWN = 8
 
 _TOOL = {
     "type": "function",

@@ -108,7 +108,7 @@ def _message(message: Any, as_parts: bool, text_keys: dict[str, str]) -> Json:
     if type(role) is not str:
         raise _bad("role")
     content = message.get("content")
-    if type(content) is str and role != "system":  # the common case
+    if type(content) is str and role != "system":
         parts: list[Any] = [{"type": "text", "text": content}] if as_parts else [content]
     else:
         parts = _parts(role, message, text_keys, as_parts)

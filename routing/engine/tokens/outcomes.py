@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 # With tokens.
-IDS = "ids"  # the prompt is token ids
+IDS = "ids"
 CACHED = "cached"  # all segments known
 SHORT = "short"  # new, tokenized inline
 EXTENDED = "extended"  # known prefix, short new part tokenized inline
-TOKENIZED = "tokenized"  # tokenized in a thread
-REMOTE = "remote"  # by a worker's /tokenize
+TOKENIZED = "tokenized"
+REMOTE = "remote"
 
 # Without tokens, because of the request.
-BAD_REQUEST = "bad_request"  # the engine will reject it
+BAD_REQUEST = "bad_request"
 MULTIMODAL = "multimodal"  # media are replaced by engine tokens
 SEVERAL_PROMPTS = "several_prompts"  # several lists of tokens
 UNSUPPORTED_PATH = "unsupported_path"
-UNSUPPORTED_FIELD = "unsupported_field"  # unsupported prompt-changing field
-TEMPLATE_ERROR = "template_error"  # the template rejected the messages
+UNSUPPORTED_FIELD = "unsupported_field"
+TEMPLATE_ERROR = "template_error"
 TOO_LARGE = "too_large"
 
 # Without tokens, because of the router's state.
 NO_TOKENIZER = "no_tokenizer"
 UNVERIFIED = "unverified"  # not yet compared with the worker's
-MISMATCH = "mismatch"  # differs from the worker's
+MISMATCH = "mismatch"
 QUEUE_FULL = "queue_full"
 TIMEOUT = "timeout"
 REMOTE_ERROR = "remote_error"

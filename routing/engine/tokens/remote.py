@@ -24,7 +24,6 @@ Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
 
 
 def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
-    """Return the request body. Raise NoTokens."""
     asked: Json
     if isinstance(prompt, TextPrompt):
         asked = {"prompt": prompt.text}

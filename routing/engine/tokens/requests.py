@@ -91,7 +91,6 @@ Prompt = Ids | TextPrompt | ChatPrompt
 
 
 def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
-    """Raise NoTokens."""
     reader = _READERS.get(path)
     if reader is None:
         raise NoTokens(UNSUPPORTED_PATH)
@@ -260,7 +259,6 @@ def _anthropic_message(role: str, content: Any) -> Json | None:
 
 
 def _blocks(content: Any) -> list[str]:
-    """Return the texts of the text blocks, without empty ones."""
     if type(content) is str:
         return [content] if content else []
     if type(content) is not list:

@@ -25,8 +25,6 @@ ChainKey = tuple[int, int]  # chain root, tokens per block
 
 
 class Node:
-    """One part; packed ids of this part alone."""
-
     __slots__ = ("chains", "data", "number", "size")
 
     def __init__(self, number: int, data: bytes, size: int) -> None:
@@ -55,7 +53,6 @@ class CachedTokens:
 
 
 def _first(prefix: bytes) -> int:
-    """Return the parent key of the first part."""
     return -1 if prefix else 0
 
 
@@ -67,7 +64,7 @@ class TokenSequence:
     def __init__(
         self, data: bytes, cache: SegmentCache | None = None, nodes: Sequence[Node] = ()
     ) -> None:
-        self.data = data  # packed (kv.chain)
+        self.data = data
         self.count = len(data) // chain.TOKEN_BYTES
         self._cache = cache
         self._nodes = nodes
@@ -77,7 +74,6 @@ class TokenSequence:
         return array("I", self.data).tolist()
 
     def chain(self, root: int, block_tokens: int) -> list[int]:
-        """Return a hash for each whole block."""
         if self._cache is None:
             return chain.extend(root, self.data, block_tokens)
         return self._cache.chain(self, self._nodes, (root, block_tokens))

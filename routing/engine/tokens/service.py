@@ -39,8 +39,6 @@ class TokensConfig:
 
 
 class TokenOutcome:
-    """Reason, and tokens if it is one of WITH_TOKENS."""
-
     __slots__ = ("detail", "reason", "tokens")
 
     def __init__(self, reason: str, tokens: TokenSequence | None = None, detail: str = "") -> None:
@@ -133,7 +131,6 @@ class TokenService:
         return len(self._jobs)
 
     async def close(self) -> None:
-        """Cancel all waiters."""
         for job in self._jobs.values():
             for ticket in job.tickets:
                 ticket.cancel()
@@ -198,7 +195,6 @@ class TokenService:
         return self._start((text, surrounded), result, done)
 
     def _from_text(self, local: Local, text: str, surrounded: bool) -> TokenOutcome | _Work:
-        """Return an outcome, or work for a thread."""
         cache = self.cache
         assert cache is not None
         if len(text) > self.config.max_chars:
@@ -260,7 +256,7 @@ class TokenService:
         )
 
     def _finished(self, job: _Job, rest: _Rest) -> None:
-        if self._jobs.get(job.key) is not job:  # closed meanwhile
+        if self._jobs.get(job.key) is not job:
             return
         try:
             result = rest()

@@ -59,7 +59,6 @@ _WORD_PATTERNS = frozenset(
 
 
 def _steps(part: Any, inner: str) -> list[Json]:
-    """Return the steps of a normalizer or pre-tokenizer."""
     if part is None:
         return []
     if part.get("type") == "Sequence":

@@ -93,8 +93,6 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
 
 
 class ChatTemplate:
-    """One compiled template."""
-
     def __init__(self, source: str, special_tokens: dict[str, str]) -> None:
         environment = _environment()
         try:
@@ -171,8 +169,6 @@ def _cut_at_mark(text: str, last: str) -> str:
 
 
 class ChatTemplates:
-    """Templates of a model by name."""
-
     def __init__(self, sources: dict[str, str], special_tokens: dict[str, str]) -> None:
         if not sources:
             raise TemplateUnusable("the model has no chat template")

@@ -104,7 +104,6 @@ class LocalTokenizer:
         return out + self._encode(texts[start:], add_special_tokens=False)
 
     def encode_whole(self, text: str) -> array[int]:
-        """Encode with the tokenizer's special tokens."""
         return self._encode([text], add_special_tokens=True)[0]
 
     def _encode(self, texts: list[str], add_special_tokens: bool) -> list[array[int]]:

@@ -124,16 +124,15 @@ class StreamFilter:
 
     def __init__(self, engine: EngineFingerprint) -> None:
         self.usage: TokenUsage | None = None
-        self.aligned = True  # at a chunk boundary
+        self.aligned = True
         self._engine = engine
-        self._held = b""  # partial event
+        self._held = b""
         self._long = False  # inside an event over the size limit
         self._off = False
         self._waiting: list[bytes] = []  # events waiting for the fingerprint
 
     @property
     def between(self) -> bool:
-        """Return True at an event boundary."""
         return not self._long
 
     def lets(self, wire: bytes, events: int) -> bool:
@@ -149,7 +148,6 @@ class StreamFilter:
         return whole and (self._off or (_MARK not in wire and _TERMINAL not in wire))
 
     def feed(self, pieces: list[bytes]) -> list[bytes]:
-        """Return the pieces that may pass."""
         out: list[bytes] = []
         data = self._held + b"".join(pieces)
         start = 0
@@ -259,17 +257,14 @@ class AnswerTokens:
 
     @property
     def tail(self) -> bytes:
-        """Return the last bytes."""
         return b"".join(self._tail) if self.streams else self._reader.last
 
     @property
     def size(self) -> int:
-        """Return the bytes of a non-stream answer."""
         return 0 if self.streams else self._reader.size
 
     @property
     def final(self) -> bool:
-        """Return True if the complete usage is known."""
         return self.filter is not None and self.filter.usage is not None
 
     def usage(self) -> TokenUsage | None:
@@ -280,7 +275,7 @@ class AnswerTokens:
         return read(self.tail[-TAIL_BYTES:])
 
 
-NO_ANSWER = AnswerTokens(False, None)  # before the answer
+NO_ANSWER = AnswerTokens(False, None)
 
 
 START = 4.0  # English text with common tokenizers
@@ -291,8 +286,6 @@ MODELS = 256
 
 
 class Ratios:
-    """Bytes per token, by model."""
-
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, int]] = {}
         self._all: tuple[float, int] = (START, 0)
