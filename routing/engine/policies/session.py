@@ -13,7 +13,21 @@ from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
 
 
-class SessionPolicy:
+class _StatelessPolicy:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        pass
+
+    def set_capacity(self, worker_id: str, tokens: int) -> None:
+        pass
+
+    def forget(self, worker: RoutingTarget) -> None:
+        pass
+
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+
+class SessionPolicy(_StatelessPolicy):
     name = "session"
     reasons: tuple[str, ...] = (
         base.SESSION_STICKY,
@@ -46,20 +60,8 @@ class SessionPolicy:
             return home, base.UNHEALTHY
         return home, base.SESSION_STICKY
 
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        pass
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        pass
-
-    def forget(self, worker: RoutingTarget) -> None:
-        pass
-
-    def sizes(self) -> dict[str, int]:
-        return {}
-
-
-class RoundRobin:
+class RoundRobin(_StatelessPolicy):
     name = "roundrobin"
     reasons: tuple[str, ...] = (base.ROUND_ROBIN,)
     needs_chain = False
@@ -75,15 +77,3 @@ class RoundRobin:
                 if worker.last_pick < chosen.last_pick:
                     chosen = worker
         return base.unmatched(chosen, base.ROUND_ROBIN, facts, fleet, shown)
-
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        pass
-
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        pass
-
-    def forget(self, worker: RoutingTarget) -> None:
-        pass
-
-    def sizes(self) -> dict[str, int]:
-        return {}
