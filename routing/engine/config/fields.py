@@ -47,7 +47,7 @@ class Fields:
             raise ConfigError(
                 self.name(key),
                 value,
-                "has characters which are not allowed or a wrong length",
+                "has invalid characters or an invalid length",
                 "Use visible ASCII characters without spaces.",
             )
         return value

@@ -53,7 +53,7 @@ def _channel(fields: Fields, key: str) -> str:
         raise ConfigError(
             fields.name(key),
             value,
-            "is no ZeroMQ endpoint which can be connected to",
+            "is not a ZeroMQ endpoint to connect to",
             "For example tcp://127.0.0.1:5557 or ipc:///run/kv-events.sock.",
         )
     return value

@@ -20,7 +20,7 @@ IDLE_S = 4.0
 def refusal(error: OSError) -> tuple[str, bool]:
     """Return the reason why connecting failed, and True if the connection was refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}", False
+        return f"certificate verification failed: {error.verify_message}", False
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}", False
     # asyncio's message hides the reason; use errno. With several addresses the numbers are only in

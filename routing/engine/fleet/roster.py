@@ -142,7 +142,7 @@ class Roster:
                 "warning",
                 "worker_tls_not_verified",
                 field="worker_tls.insecure_skip_verify",
-                effect="anybody on the way to the workers can read and change what passes",
+                effect="traffic to the workers can be intercepted and modified",
             )
         for worker in self._router.table.workers.values():
             if worker.tls_name:

@@ -199,7 +199,7 @@ class WorkerConnection(asyncio.Protocol):
             if head.status >= 200:
                 break
             if head.status == 101:
-                raise ProtocolError("the worker switched protocols unasked")
+                raise ProtocolError("the worker sent an unsolicited 101 response")
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 raise ProtocolError(f"the worker sent more than {MAX_INTERIM} 1xx responses")

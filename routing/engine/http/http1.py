@@ -332,7 +332,7 @@ class ChunkedBody:
                 self._line += data[pos : pos + take]
                 pos += take
                 if not b"\r\n".startswith(self._line):
-                    raise ProtocolError("a chunk does not end where its size says")
+                    raise ProtocolError("a chunk does not match its size")
                 if len(self._line) == 2:
                     self._line = b""
                     self._state = _SIZE
@@ -386,5 +386,5 @@ class ChunkedBody:
             if self._trailer_bytes > MAX_TRAILER_BYTES or not _FIELD_LINE.fullmatch(line):
                 raise ProtocolError("a trailer is not valid")
             if line.partition(b":")[0].lower() in _NO_TRAILERS:
-                raise ProtocolError("a trailer may not tell where a message ends")
+                raise ProtocolError("a trailer must not contain framing fields")
         return upto

@@ -17,8 +17,8 @@ BIND = "bind:"  # endpoint prefix: the router binds, the worker connects
 MAX_RANKS = 1024
 
 DIALS_OUT = (
-    "The worker's endpoint names one address, so vLLM connects to it and binds nothing. Write "
-    "tcp://*:PORT in --kv-events-config, or bind it here: --kv-events URL=bind:tcp://*:PORT."
+    "The worker's endpoint is a fixed address, so vLLM connects to it instead of binding. Use "
+    "tcp://*:PORT in --kv-events-config, or bind it in the router: --kv-events URL=bind:tcp://*:PORT."
 )
 _TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|::|[A-Za-z0-9._-]+):(\d{1,5})")
 _ANY = ("*", "::", "[::]")
@@ -117,7 +117,7 @@ def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
 def _discovered(rank: int, item: dict[str, object], host: str) -> EventSource:
     endpoint, replay = item.get("endpoint"), item.get("replay_endpoint")
     if item.get("enable_kv_cache_events") is False or item.get("publisher") == "null":
-        raise SourceError("events_off", "The worker's KV events are switched off.")
+        raise SourceError("events_off", "KV events are disabled on the worker.")
     if not isinstance(endpoint, str):
         raise SourceError("discovery_failed", "/kv_event_sources names no endpoint.")
     if item.get("buffer_steps") == 0:

@@ -224,7 +224,7 @@ class Subscriber:
                 raise SourceError(
                     "endpoint_shared",
                     f"{source.events} is bound for {other.target.id} already, and messages of two "
-                    "workers cannot be told apart. Give each its own port.",
+                    "workers cannot be distinguished. Give each its own port.",
                 )
 
     def _watch(self, stream: Stream, descriptor: int, begin: bool) -> None:

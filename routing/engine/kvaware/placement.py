@@ -267,7 +267,7 @@ class KvRouting:
                 worker=worker,
                 promised_and_missing=round(meter.over, 2),
                 reported_and_unforeseen=round(meter.under, 2),
-                remedy="its index is built anew from its events",
+                remedy="none: rebuilding its index from its events",
             )
             if self.follower is not None:
                 self.follower.rebuild(worker)

@@ -145,7 +145,9 @@ class KvAwareRun:
             return Local(files, ServerDefaults())
         except TokenizerUnusable as error:
             self.problem = str(error)
-            self._say("error", "tokenizer_unusable", error=self.problem, effect="workers are asked")
+            self._say(
+                "error", "tokenizer_unusable", error=self.problem, effect="workers tokenize prompts"
+            )
             return None
 
     def _judged(self, service: TokenService, found: comparison.TokenReport) -> None:
@@ -164,7 +166,7 @@ class KvAwareRun:
                 probe=finding.probe,
                 error=finding.what,
                 remedy=finding.fix,
-                effect="each prompt is tokenized by a worker",
+                effect="workers tokenize prompts",
             )
 
     def _model(self) -> str:

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 HIT = "hit"
 REMEDIES = {
-    "no_tokens": "the prompt could not be turned into tokens: see kv.tokenizer in /index",
-    "unreachable": "the worker did not answer: see its health, and its log",
-    "refused": "the worker refused a plain prompt: see the error beside this",
-    "not_told": "its events did not tell of a prompt it computed: is the prompt tokenized as the "
-    "worker does it (chat template, model), and is its channel of events the right one?",
-    "not_reported": "start the worker with --enable-prompt-tokens-details: without it nobody can "
-    "say whether predictions are right",
-    "not_cached": "its events told of blocks which the engine then did not have: another engine "
-    "behind this address, or a cache too small for two requests",
+    "no_tokens": "the prompt was not tokenized: see kv.tokenizer in /index",
+    "unreachable": "the worker did not answer: check its health and log",
+    "refused": "the worker rejected a plain prompt: see `error`",
+    "not_told": "no KV events arrived for the computed prompt: check that the tokenizer matches "
+    "the worker's (chat template, model) and that the event endpoint is correct",
+    "not_reported": "start the worker with --enable-prompt-tokens-details: predictions cannot be "
+    "verified without it",
+    "not_cached": "the engine did not have blocks reported by its events: another engine is behind "
+    "this address, or its cache is too small for two requests",
 }
 FAILURES = tuple(REMEDIES)
 # Skip reasons: the worker's own requests come first.

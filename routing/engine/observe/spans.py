@@ -44,7 +44,7 @@ class Exporter:
             raise ConfigError(
                 "tracing",
                 config.endpoint,
-                "needs packages which are not installed",
+                "needs packages that are not installed",
                 "Install emberline[tracing].",
             ) from None
         self.config = config

@@ -45,7 +45,7 @@ def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
     try:
         return orjson.dumps(asked)
     except TypeError:
-        raise NoTokens(BAD_REQUEST, "not to be said in JSON") from None
+        raise NoTokens(BAD_REQUEST, "not serializable as JSON") from None
 
 
 def _message(message: Json, responses: bool) -> Json:
