@@ -1,8 +1,7 @@
-"""Client connection: requests are answered one at a time and in order.
+"""Client connection: asyncio callbacks and deadlines.
 
-Pipelined requests wait. All limits are enforced with bounded memory. A client that hangs up cancels
-its request; a half-closed client still gets its answer. The two are told apart by writing (an
-interim response or the answer): a closed socket replies with a reset.
+A client that hangs up cancels its request; a half-closed one still gets its answer. They are told
+apart by writing: a closed socket replies with a reset.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""One request and its answer, between a client and a worker connection.
+"""Forward the answer of one request from its worker to its client.
 
-Invariants: answer bytes reach the client unchanged; a truncated answer never looks complete (an
-event stream gets a final error event, without its end marker); a request is retried only while its
-body is held and no answer byte was sent; every end is counted once. The head is withheld until the
-first body byte, because vLLM sends it before prefill: a worker that dies in prefill costs a retry
-only.
+Bytes reach the client unchanged, and a truncated answer never looks complete: an event stream gets
+a final error event without its end marker. The head is withheld until the first body byte, because
+vLLM sends it before prefill: a worker that dies in prefill costs only a retry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Token accounting: reservation before dispatch, actual usage at the end.
 
-Prepares bodies (engine_request.py), reserves budgets (key_usage.py), and estimates unreported
-tokens by vLLM's own counting: a prompt counts from its first token, completion tokens until the
-abort.
+Unreported tokens are estimated by vLLM's own counting: a prompt counts from its first token,
+completion tokens until the abort.
 """
 
 from __future__ import annotations

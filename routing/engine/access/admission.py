@@ -1,18 +1,11 @@
-"""Admission control: rate limits, concurrency slots and the request queue.
+"""Admission control: rate limits, concurrency slots and the request queue; all are optional.
 
-All limits are optional and apply as soon as they are configured:
-- rates (requests/min and tokens/min, per endpoint and per key) are checked on arrival; a request
-  over the limit is rejected at once with Retry-After;
-- slots (in-flight requests per endpoint, key and worker): a request without a slot queues here, so
-  that its worker is chosen only when a slot is free;
-- queue limits (requests, buffered bytes, wait time).
+Rates (requests/min, tokens/min) are checked on arrival and rejected with Retry-After. A request
+without a slot queues here, so that its worker is chosen when a slot is free. Tokens are charged by
+estimate; the engine's count corrects the charge at the end.
 
-Tokens are charged on admission by estimate (prompt plus the recent mean completion). The engine's
-count corrects the charge at the end; a request that reached no worker is refunded.
-
-Keys share slots by fair queueing over computed tokens (fair_queue.py); cached prompt tokens are
-free. A full queue drops the newest request of the key with the largest backlog. Retry-After is
-computed from the token bucket, or for the queue from the key's backlog and its completion rate.
+Keys share slots by fair queueing over computed tokens (fair_queue.py). A full queue drops the
+newest request of the key with the largest backlog.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
 """Start-time fair queueing over tokens of work (P. Goyal, H. Vin, H. Cheng 1996).
 
-Each caller is a flow with virtual start and finish times:
-
     start  = max(virtual time, finish of the flow)
     finish = start + cost / weight
 
-The flow with the earliest start goes next; virtual time is the start of the last item served. Two
-backlogged flows differ in service per weight by at most one largest request each, and an idle flow
-neither accumulates credit nor pays for idle time. Costs are estimates; `correct` adjusts the finish
-time when the actual cost is known.
-
-`pop` is logarithmic in the number of waiting flows, `remove` constant.
+The flow with the earliest start goes next; virtual time is the start of the last item served.
+Backlogged flows differ in service per weight by at most one largest request each; idle flows
+accumulate no credit. Costs are estimates; `correct` adjusts the finish time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Usage per key since process start, and remaining budgets.
 
-Every ended request is added to exactly one key, so the sums equal the router totals. Token counts
-come from the engine, else from the router's estimate (included in the sums and listed separately as
-`estimated_*`).
-
-In-flight requests count against the budget with their reservation (`KeyTotals.reserved`). The
-console sums all routers and sends each one its remaining share (`tell`); until then a router uses
-the full budget. A request is admitted while anything is left, so the overrun is at most one request
+Every ended request is added to exactly one key, so the sums equal the router totals. In-flight
+requests count with their reservation. The console sums all routers and sends each its remaining
+share (`tell`). A request is admitted while anything is left, so the overrun is at most one request
 plus what in-flight requests use beyond their estimates.
 """
 

@@ -1,14 +1,8 @@
 """API key authentication by SHA-256, compared in constant time.
 
-No clear-text key is stored or logged; an empty key file rejects everyone; expiry is checked on
-every request.
-
-Accepted Authorization values are cached with their key, so that SHA-256 runs once per value:
-- Only accepted values are cached; guesses are always hashed and evict nothing.
-- The cache is a dict: SipHash with a per-process secret, byte comparison only on a full hash match,
-  so timing reveals nothing. Digests are compared with `compare_digest`.
-- Entries and their sizes are bounded, and a new key file starts an empty cache, so a revoked key is
-  gone.
+Accepted Authorization values are cached, so that SHA-256 runs once per value. Guesses are never
+cached and evict nothing; dict lookups use SipHash with a per-process secret, so timing reveals
+nothing. A new key file starts an empty cache, and expiry is checked on every request.
 """
 
 from __future__ import annotations
@@ -31,9 +25,8 @@ _SEEN_BYTES = 512  # a longer header cannot be a valid key
 def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any] | None) -> None:
     """Raise Refusal unless the body names an allowed model. `data` is the parsed body.
 
-    The whole body is parsed as the worker does; a text search could be misled by a nested object.
-    Unreadable bodies (forms, bodies too large to hold) are rejected. A request without a body
-    passes.
+    The whole body is parsed, since a text search could match a nested object. Unreadable bodies are
+    rejected; a request without a body passes.
     """
     if body == b"":
         return

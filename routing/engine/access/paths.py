@@ -1,12 +1,8 @@
 """Paths open to every caller, and paths that require an `admin` key.
 
-A vLLM server exposes control paths on the same port (/sleep, /pause, /collective_rpc,
-/update_weights, /load_lora_adapter, /reset_prefix_cache, /metrics, /server_info ...). Only
-inference paths are open; everything else requires `admin: true` in the key file. Without keys there
-is no admin, and `open_paths` lists additional paths.
-
-Paths are compared percent-decoded, as a worker reads them. Ambiguous paths (empty or dot segments,
-fragment, backslash) are never inference.
+vLLM serves control paths (/sleep, /pause, /collective_rpc, /update_weights, /metrics ...) on the
+inference port, so only known inference paths are open. Paths are compared percent-decoded;
+ambiguous ones (empty or dot segments, fragment, backslash) are never inference.
 """
 
 from __future__ import annotations
@@ -72,11 +68,7 @@ def is_common(path: bytes) -> bool:
 
 
 class Paths:
-    """Path access rules.
-
-    `open_paths` adds exact paths, and prefixes ending in `*` (control words below them stay
-    closed). A lone `*` opens everything.
-    """
+    """`open_paths`: exact paths, or prefixes ending in `*` (except control words)."""
 
     def __init__(self, open_paths: tuple[str, ...] = ()) -> None:
         self._all = "*" in open_paths

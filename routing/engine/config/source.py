@@ -1,7 +1,6 @@
 """Load the configuration and detect changes of its files.
 
-An incomplete, invalid or missing file never replaces the running configuration: `ConfigSource.poll`
-returns a whole new Config or the error. With flags only the referenced files are watched.
+An incomplete, invalid or missing file never replaces the running configuration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Worker discovery by a Service's EndpointSlices: list, then watch.
 
-Follows the Kubernetes watch protocol: continue from the last resourceVersion (bookmarks included),
-list again on 410, retry with exponential backoff while the API is unavailable; known workers are
-kept.
+Continues from the last resourceVersion, lists again on 410, and backs off while the API is down.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Circuit breaker of a worker, driven by request outcomes.
 
-Closed: in service. Open: ejected after consecutive failures, with a doubling pause. Half open:
-after the pause one trial request is admitted; success closes the circuit, failure opens it again. A
-trial without outcome (client hang-up) allows the next one.
+Open circuits pause with doubling length; then a single trial request decides. A trial without
+outcome (client hang-up) allows the next one.
 """
 
 from __future__ import annotations

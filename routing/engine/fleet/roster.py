@@ -1,8 +1,6 @@
 """Merge configured and discovered workers into the table.
 
-A worker that stays keeps its connections, load and prefix memory. A removed one loses its metrics
-and policy memory while its requests finish. On duplicate ids or addresses the configured worker
-wins, then the one discovered first.
+On duplicate ids or addresses the configured worker wins, then the one discovered first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Worker state, and the table of eligible workers.
 
-`Table.eligible` is updated on every state change (in a large fleet a new worker waits for the next
-tick), so that a pick only reads it. A worker is down (fails health checks or refuses connections),
-draining (by order) or ejected (requests fail although its health check passes, circuit.py). If all
-remaining workers are ejected, they are used anyway. New and returning workers start slowly: their
-load counts more.
+`Table.eligible` is updated on every state change, so that a pick only reads it. A worker is down,
+draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
 """
 
 from __future__ import annotations

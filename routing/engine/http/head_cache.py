@@ -1,9 +1,6 @@
-"""Cache of parsed HTTP heads.
+"""Cache of parsed HTTP heads, keyed by the head with Content-Length replaced by 0.
 
-Heads of one client differ only in Content-Length, so they are cached with that number replaced by
-0. Results equal those of the strict parser: errors are never cached, heads without a plain number
-are looked up verbatim, and a second Content-Length is rejected by the parser. Entries and sizes are
-bounded.
+Results equal those of the strict parser; errors are never cached. Entries and sizes are bounded.
 """
 
 from __future__ import annotations

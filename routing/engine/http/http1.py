@@ -1,8 +1,7 @@
 """HTTP/1.1 parser without I/O: heads and chunked bodies.
 
-Strict against request smuggling: conflicting or repeated lengths, folded headers, bare line feeds,
-spaces before a colon and unknown transfer codings are rejected. Hop-by-hop headers are removed,
-others are forwarded unchanged.
+Strict against request smuggling: ambiguous lengths, folded headers, bare line feeds, spaces before
+a colon and unknown transfer codings are rejected. Hop-by-hop headers are removed.
 """
 
 from __future__ import annotations

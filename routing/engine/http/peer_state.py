@@ -1,8 +1,6 @@
 """TCP state of a peer that asyncio does not expose.
 
-A half-closed peer and a closed one both send FIN. Only bytes sent to them tell them apart: a closed
-socket answers with a reset. The reset is detected without reading, and keepalive detects hosts that
-vanished.
+Half-closed and closed peers both send FIN; only a closed one answers data with a reset.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Chained block hashes, computed from token ids alone and independent of engine hashes.
 
-Two prompts share a hash exactly if model, adapter, salt and all tokens up to the block's end are
-equal. A hash is xxh3_64 of the block's ids as packed uint32, seeded with the previous hash; the
-first block is seeded with `root`, which is keyed because 64 bits do not resist deliberate
-collisions.
+A hash is xxh3_64 of the block's ids as packed uint32, seeded with the previous hash; the first is
+seeded with `root`, which is keyed because 64 bits do not resist deliberate collisions.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Apply KV events to the index.
 
 Set semantics: a block stored twice and removed once is gone, so predictions err low. Blocks with an
-unknown parent do not count until it is known. `apply` yields after at most PIECE blocks.
-
-Hybrid models have several cache groups. A hit requires all full-attention groups, so those are
-indexed and `match` takes the minimum. Sliding-window, Mamba and similar groups keep only a prompt's
-end and are ignored.
+unknown parent do not count until it is known. Only full-attention cache groups are indexed;
+sliding-window, Mamba and similar groups keep only a prompt's end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Blocks sent to a worker but not yet reported by its events.
 
-A worker reports a block after the step that filled it. Until then the routing decision counts, so
-that a burst of one new prompt stays together. An expectation ends when its request fails, or
-shortly after the first answer byte.
+They keep a burst of one new prompt together until the events arrive. An expectation ends when its
+request fails, or shortly after the first answer byte.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Query how much of a prompt each worker holds, per tier.
 
-Sparse result (only workers with a match), one lookup per block plus a few mask operations,
-independent of the number of workers.
-
 Follows vLLM's scheduler: a gapless run on the device, continued in host memory, then in host memory
-or storage. Device blocks after the device run do not count. Shared storage continues any worker's
-run.
+or storage. Cost: one lookup per block, independent of the number of workers.
 """
 
 from __future__ import annotations

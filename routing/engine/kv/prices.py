@@ -1,11 +1,8 @@
 """Value of a cached token: load time per tier relative to compute time.
 
-Yields a credit between 0 and 1 per tier, from measured defaults and then from this endpoint's
-answers, robust against outliers. Learns only from answers with a reported cached count on an
-otherwise idle worker, where TTFT is not queueing.
-
-Defaults were measured with vLLM 0.32 on CPU (800 tokens: cold 5.06 s, from L1 0.29 s, from L2 0.55
-s). On a GPU loading is relatively more expensive.
+Starts from defaults measured with vLLM 0.32 on CPU (800 tokens: cold 5.06 s, from L1 0.29 s, from
+L2 0.55 s; loading is relatively more expensive on a GPU) and learns from answers of idle workers,
+whose TTFT contains no queueing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """State machine for one event source: ordering, loss, duplicates and publisher restarts.
 
-No I/O and no clock: inputs carry the time, actions go to Output. Batches are applied once, in
-order, without gaps; where that is impossible the state is cleared first, since a lost removal would
-never be corrected. Each clearing is counted by a reason of REASONS.
-
-The publisher sends no heartbeat and no restart signal. Therefore every replay but the first begins
-with the last known batch: if it differs, the process is a new one.
+No I/O and no clock. Batches are applied once, in order, without gaps; where that is impossible the
+state is cleared first, since a lost removal would never be corrected. The publisher sends no
+heartbeat, so every replay but the first begins with the last known batch: if it differs, the
+process is a new one.
 """
 
 from __future__ import annotations

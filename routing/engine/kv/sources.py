@@ -1,8 +1,7 @@
 """Resolve a worker's KV event endpoints, from the worker or from configuration.
 
-vLLM binds its publisher if the endpoint contains `*` or `::`, otherwise it connects out, and a
-resolved address does not show which. The router then connects; if that never succeeds, `DIALS_OUT`
-is the advice.
+vLLM binds its publisher only if the endpoint contains `*` or `::`; a resolved address does not show
+which. The router connects; if that never succeeds, `DIALS_OUT` is the advice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Follow the KV events of all workers on the router's event loop.
 
-The loop is never held longer than SLICE_S plus one piece (about 0.2 ms). Workers without events are
-listed with reason and fix.
-
-A thread would hold the GIL for 5 ms at a time; `python -m bench.kv_index --loop` measures both.
+The loop is never held longer than SLICE_S plus one piece (about 0.2 ms). A thread would hold the
+GIL for 5 ms at a time (`python -m bench.kv_index --loop`).
 """
 
 from __future__ import annotations

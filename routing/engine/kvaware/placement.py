@@ -1,9 +1,7 @@
-"""Request state of `kvaware` around the choice: prompt tokens, expected blocks, feedback.
+"""`kvaware` around the choice of a worker: prompt tokens, expected blocks, feedback.
 
-A prompt's tokens become block names (tokens.service). A request waits for them up to a limit, then
-is placed by prefix, counted by reason. The choice is remembered until events confirm it
-(kv.expected_blocks); the cached count the engine reports is compared with the prediction
-(prediction_accuracy), and TTFT updates the load prices (kv.prices).
+A request waits for its tokens up to a limit, then is placed by prefix. The cached count reported by
+the engine is compared with the prediction; TTFT updates the load prices.
 """
 
 from __future__ import annotations

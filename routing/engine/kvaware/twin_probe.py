@@ -1,8 +1,7 @@
 """Twin probes: send a new prompt twice to a worker and verify prediction and cache hit.
 
-Detects silent failures between prompt and prediction: template mismatch, missing events, disabled
-caching. Runs only on an idle worker, with one completion token and two blocks under its own salt;
-excluded from request metrics.
+Detects template mismatch, missing events and disabled caching. Runs only on an idle worker, under
+its own salt; excluded from request metrics.
 """
 
 from __future__ import annotations

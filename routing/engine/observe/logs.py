@@ -1,9 +1,7 @@
 """JSON log lines on stderr: events at once, access lines in batches.
 
-Callers pass fields by name; no prompt text, keys or session names. A slow reader never blocks the
-loop: pipes are written only when writable, in atomic pieces; the rest waits in bounded memory, and
-overflow is dropped, counted by kind and reported by a log line. Regular files are written directly.
-Rotation is external.
+No prompt text, keys or session names. A slow reader never blocks the loop: pipes are written only
+when writable, in atomic pieces; overflow of the bounded queue is dropped and counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """OpenTelemetry spans of ended requests, exported from a background thread.
 
-Each request is a server span with a child for queueing and one per attempt. An unavailable
-collector costs spans (counted) only. OpenTelemetry is imported only with `tracing` configured.
-Spans contain no key, prompt or session.
+Each request is a server span with a child for queueing and one per attempt. Spans contain no key,
+prompt or session.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """W3C trace context propagation and sampling.
 
-Without `tracing`, `traceparent` and `tracestate` pass through. With it, a request with a trace
-follows the sender's sampling flag, others are sampled randomly, and the worker's parent is the
-attempt's span, so that vLLM's spans attach to it. Unsampled requests pass unchanged. An invalid
-`traceparent` starts a new trace and drops `tracestate` (W3C Trace Context, 3.2.2.3 and 3.3).
+Sampled requests send the attempt's span as parent, so that vLLM's spans attach to it; others pass
+unchanged. An invalid `traceparent` starts a new trace and drops `tracestate` (W3C Trace Context,
+3.2.2.3 and 3.3).
 """
 
 from __future__ import annotations

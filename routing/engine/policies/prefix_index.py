@@ -1,13 +1,9 @@
 """Radix tree of the prompt prefixes sent to each worker, with an LRU bound per worker.
 
-A block's hash covers all blocks before it, so a worker that has a block has its prefix. Blocks
-always known together form one PrefixRun, so that long prompts are matched and touched in a few
-steps; holders are a bitmask.
-
-Eviction: each worker's memory is bounded in blocks. A prompt's runs are touched from end to start,
-so that prefixes lose their end first, as in vLLM. The oldest run is trimmed only as far as needed
-(`partly`: blocks left). Splitting a run touches its first half for all its holders, the one
-deviation from exact LRU.
+A block's hash covers all blocks before it. Blocks always known together form one PrefixRun; holders
+are a bitmask. A prompt's runs are touched from end to start, so that prefixes lose their end first,
+as in vLLM. Splitting a run touches its first half for all its holders, the one deviation from exact
+LRU.
 """
 
 from __future__ import annotations

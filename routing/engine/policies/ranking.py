@@ -1,11 +1,8 @@
 """Ranking of workers by matched tokens and load.
 
-Small fleets are compared in full. In large ones only possible winners are: of workers with equal
-matches the least loaded, and none whose match cannot outweigh its extra load.
-
-For independent routers to agree, a new prefix goes by consistent hashing (on its first unknown
-block) among workers that match equally and cost hardly more than the best (cost.slack). Without a
-new block, ties go to the least recently picked worker.
+Small fleets are compared in full; in large ones only workers whose match can outweigh their load.
+For independent routers to agree, a new prefix goes by consistent hashing among workers that cost
+hardly more than the best (cost.slack); otherwise ties go to the least recently picked.
 """
 
 from __future__ import annotations

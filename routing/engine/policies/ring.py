@@ -1,8 +1,7 @@
 """Multi-probe consistent hashing.
 
-Each worker has a few points on a ring; a key is hashed several times and the probe closest to its
-next point wins. Only a changed worker's keys move, independent routers agree, and lookup time does
-not grow with the fleet (unlike rendezvous hashing).
+A key is hashed several times; the probe closest to its next point wins. Lookup time does not grow
+with the fleet, unlike rendezvous hashing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Chained hashes of a prompt's blocks, with a cache for shared prefixes.
 
-Hashes are cached in groups of 32 blocks, found by one hash over the group, at a tenth of the cost
-of hashing each block; results are identical. Half of the cache is dropped at once when it is full
-(two generations).
+Groups of 32 blocks are found by one hash, at a tenth of the cost of hashing each block. A full
+cache drops its older half.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Canonical bytes of a request's prompt, independent of the API and the JSON spelling.
 
-Two bodies give the same bytes up to where their prompts differ, regardless of key order, spacing,
-empty keys and content form. Chat, responses and Anthropic messages share one form. Media are
-hashed, weighing some hundred tokens. Whatever changes a prompt from its first token (model,
-adapter, salt, template arguments) is a name beside the bytes that seeds the chain. Nothing of this
-is logged.
+Two bodies give the same bytes up to where their prompts differ. Media are hashed. Whatever changes
+a prompt from its first token (model, adapter, salt, template arguments) is a name beside the bytes
+that seeds the chain. Nothing of this is logged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Routing identity of a request: block hash chain, model, session.
 
-Requests share hashes exactly up to where their prompts agree for the same model, salt and tools
-(canonical.py). Routers with the same hash key produce the same hashes. Prompt tokens are estimated
-from bytes until usage reports calibrate the ratio. Only hashes leave this module.
+Requests share hashes exactly up to where their prompts agree (canonical.py), across routers with
+the same hash key. Only hashes leave this module.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""LRU cache of tokenized text segments.
+"""LRU cache of tokenized text segments; bounded in bytes, event loop only.
 
-Returns the known and missing parts of a text; joined ids equal tokenizing the whole text, given
-correct cuts (splitter.py). Bounded in bytes; event loop only.
-
-A part is keyed by its text and the part before it. Chains are touched from end to start, so that
-eviction cuts chains at their end. Block hashes are cached with the part in which the block ends.
+Joined ids equal tokenizing the whole text, given correct cuts (splitter.py). A part is keyed by its
+text and the part before it; chains are touched from end to start, so that eviction cuts their end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Token lookup for requests: inline when cached, else in a thread or by a worker.
 
-`submit` takes well under 1 ms for cached prefixes; long new text is tokenized in a thread without
-the GIL. Callers get an outcome within `wait_s`; late results are cached for the next turn unless
-the queue is busy. Event loop only.
+Callers get an outcome within `wait_s`; late results are cached for the next turn unless the queue
+is busy. Event loop only.
 """
 
 from __future__ import annotations

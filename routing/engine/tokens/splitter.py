@@ -1,13 +1,9 @@
-"""Cut points at which a text's parts tokenize independently.
+"""Cut points at which a text's parts tokenize independently; no cuts if that is uncertain.
 
-Joined ids equal those of the whole text; tokenizers for which this is not certain are not cut.
-
-A tokenizer first finds added tokens that are not `normalized` (leftmost, longest) and processes
-each stretch between them separately. A cut before such a token is valid if its rules do not look
-across it (no whitespace stripping, no single-word matching); chat templates' turn marks qualify.
-Long documents contain none; there, known byte-level patterns always start a new match at a space
-between words without lookbehind. Patterns are compared by their exact text. Cuts are found from the
-start, so that common prefixes are cut alike.
+Text may be cut before an added token whose rules do not look across the cut (no whitespace
+stripping, no single-word matching), such as chat turn marks. Long texts are cut at a space between
+words, where known byte-level patterns always start a new match. Cuts are found from the start, so
+that common prefixes are cut alike.
 """
 
 from __future__ import annotations

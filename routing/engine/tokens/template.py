@@ -1,8 +1,7 @@
 """Chat template rendering identical to transformers' `apply_chat_template` in vLLM.
 
-Same sandbox settings, filters, globals, variables, special tokens, `generation` tag and
-continuation of the last message. Template errors become NoTokens. The sandbox does not limit CPU
-time: templates come from the model folder or the operator, never from requests.
+The sandbox does not limit CPU time: templates come from the model folder or the operator, never
+from requests.
 """
 
 from __future__ import annotations

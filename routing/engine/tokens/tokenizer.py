@@ -1,11 +1,8 @@
 """Tokenizer of a model folder, equivalent to transformers in the worker.
 
-Ids equal `tokenizer(text, add_special_tokens=...)` in vLLM, or `doubts` lists what makes
-transformers deviate from `tokenizer.json`; such a tokenizer must be verified against a worker.
-Thread-safe.
-
-`encode_batch_fast` is used even for one text: only the batch calls release the GIL (`encode`
-blocked other threads for 20 ms at 8,000 tokens), and it skips offsets.
+`doubts` lists what makes transformers deviate from `tokenizer.json`; such a tokenizer must be
+verified against a worker. `encode_batch_fast` is used even for one text: only the batch calls
+release the GIL (`encode` blocked other threads for 20 ms at 8,000 tokens).
 """
 
 from __future__ import annotations
