@@ -15,9 +15,9 @@ from bench.fleet.hardware import BLOCK_TOKENS
 from bench.fleet.worker import FleetWorker
 from routing.engine.kv import chain
 from routing.engine.kv.events import Applier
-from routing.engine.kv.match import usable_blocks
+from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.wire import Event, Removed, Stored
-from routing.engine.policies.kvaware import Blocks, KvAware
+from routing.engine.policies.kvaware import KvAware
 
 
 def _ids(block: int) -> list[int]:

@@ -20,7 +20,8 @@ from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import Ring
 from routing.engine.observe.logs import Log
-from routing.engine.router import RETRY_BURST, Router
+from routing.engine.router import Router
+from routing.engine.router_state import RETRY_BURST
 
 logging.getLogger("asyncio").disabled = True
 HEADER_BYTES, HOLD_BYTES, BODY_BYTES = 1024, 300, 2048

@@ -1,4 +1,4 @@
-"""`python -m routing.engine`: flags or a file in, a running router out."""
+"""`python -m routing.engine`: start a router from flags or a configuration file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def _source(flags: argparse.Namespace) -> ConfigSource:
 
 
 def _check(config: Config) -> None:
-    """Print what would run; what is wrong has been refused by now."""
     sys.stdout.buffer.write(
         orjson.dumps(show(config), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )
@@ -36,13 +35,13 @@ def _check(config: Config) -> None:
 
 async def _serve(source: ConfigSource, log: Log) -> None:
     server = RouterServer(source.config, source, log)
-    server.install_signals()  # before anybody can know that we run
+    server.install_signals()  # before readiness is visible
     await server.start()
     await server.run()
 
 
 def _allow_many_connections() -> None:
-    """Two descriptors for each stream: the usual soft limit of 1024 is too few."""
+    """Raise the descriptor limit: each stream needs two, and the usual soft limit is 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -50,10 +49,10 @@ def _allow_many_connections() -> None:
 
 def _run(source: ConfigSource, log: Log) -> None:
     _allow_many_connections()
-    # What exists now lives for good: the collector need not walk it again and again.
+    # Startup objects live forever: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
-    # Threads which write beside the loop give the interpreter back so much sooner.
+    # Shorten thread switches, so that background threads return the GIL sooner.
     sys.setswitchinterval(0.001)
     try:
         import uvloop

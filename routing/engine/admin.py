@@ -1,8 +1,8 @@
-"""The admin port: health, metrics, and why things are as they are.
+"""Admin port: health, metrics, decisions, explanations and control actions.
 
-Nothing here shows prompt text, keys or session names. Requests of web pages are refused
-(console.processkit.listener). It has no login: bind it to an address of your own. No sockets here:
-a request in, an answer out.
+Responses contain no prompt text, keys or session names. Requests from web pages are rejected
+(console.processkit.listener). There is no authentication: bind the port to a private address.
+Request handling only; admin_connection.py does the I/O.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ def _json(data: Any, status: int = 200) -> Answer:
 
 
 class Admin:
-    """Answers requests about one router."""
-
     def __init__(self, router: Router, discovery: Discovery, kvaware: KvAwareService) -> None:
         self._router = router
         self._discovery = discovery
@@ -66,7 +64,7 @@ class Admin:
         self._orders = (b"/explain", b"/drain", b"/budgets")
 
     def refuse_browsers(self, raw: bytes, path: bytes) -> None:
-        """Raise Refusal for a web page's request; `raw` is the head as it came, Host included."""
+        """Raise Refusal for a web page's request; `raw` is the head as received, with Host."""
         lines = (line.partition(":") for line in raw.decode("latin-1").split("\r\n")[1:])
         headers = {name.strip().lower(): value.strip() for name, _, value in lines}
         admin = self._router.config.admin
@@ -145,8 +143,9 @@ class Admin:
         return _json({"workers": workers, "discovery": self._discovery.show()})
 
     def _decisions(self, query: dict[str, list[str]]) -> Answer:
-        """`?skip=`: so many of the newest left out. `?brief=1`: without prefixes and candidates,
-        whose hashes and rows are most of the work: requests wait while a long list is shown."""
+        """List decisions. `?skip=N`: omit the newest N. `?brief=1`: without prefixes and
+        candidates, which take most of the time and block the loop.
+        """
         limit, skip = _whole(query, "limit", "100"), _whole(query, "skip", "0")
         brief = query.get("brief", ["0"])[0] == "1"
         router = self._router
@@ -195,8 +194,9 @@ class Admin:
         )
 
     async def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
-        """The ranking a request would get now, without sending it or remembering it;
-        `?strategy=NAME`: as that one would rank it; `?key=ID`: sent with this key."""
+        """Return the ranking of a request without sending it; `?strategy=NAME`: under that
+        strategy; `?key=ID`: with that key.
+        """
         body = await self._router.meter.as_sent(body, query.get("key", [""])[0])
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
@@ -208,7 +208,6 @@ class Admin:
         return _json(_explained(name, pick, facts) | known)
 
     def _budgets(self, body: bytes) -> Answer:
-        """What is left of keys' budgets, as the console has added up all routers."""
         try:
             told = orjson.loads(body)
             self._router.recorder.use.tell(told["instance"], told["keys"])
@@ -220,7 +219,7 @@ class Admin:
         return _json({})
 
     def _drain(self, query: dict[str, list[str]]) -> Answer:
-        """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""
+        """Drain the router (`?worker=ID`: that worker); `?undo=1` reverts."""
         router = self._router
         wanted = query.get("undo", ["0"])[0] != "1"
         name = query.get("worker", [""])[0]

@@ -1,7 +1,4 @@
-"""HTTP for the admin port: small requests, one answer, close.
-
-Promises bounded memory and no waiting on a silent peer. Must not know what is asked.
-"""
+"""HTTP connection of the admin port: bounded requests, one answer, close."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ class AdminConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._answered = False
         self._answering: asyncio.Task[None] | None = None
-        self._charged = 0  # bytes of the router's budget
+        self._charged = 0  # bytes of the router's buffer budget
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)
         self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_S, self._transport.abort)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -47,7 +44,7 @@ class AdminConnection(asyncio.Protocol):
             return
         self._data += data
         try:
-            if len(self._data) > _MAX_HEAD_BYTES:  # /metrics must answer when there is no room
+            if len(self._data) > _MAX_HEAD_BYTES:  # /metrics must work when the budget is exhausted
                 self._hold(len(self._data))
             if self._head is None and not self._read_head():
                 return

@@ -1,100 +1,30 @@
-"""One client's connection: requests in, answers out, one at a time and in order.
+"""Client connection: asyncio callbacks and deadlines.
 
-Promises that pipelined requests wait their turn, that every limit of what a client may send is
-kept with bounded memory, and that a client which hangs up stops the work done for it. One which
-only shut down its sending side still gets its answers: it is asked, with an interim response or
-with the answer itself, and a closed socket replies to either with a reset. Must not know workers
-or policies; the router behind it decides.
+A client that hangs up cancels its request; a half-closed one still gets its answer. They are told
+apart by writing: a closed socket replies with a reset.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.http import peer_state
-from routing.engine.http.bodies import Arrival, collect
-from routing.engine.http.head_cache import read_request
-from routing.engine.http.heads import of_refusal, own_answer
-from routing.engine.http.http1 import ChunkedBody, ProtocolError, RequestHead
-
-if TYPE_CHECKING:
-    from routing.engine.exchange import Exchange
-    from routing.engine.router import Router
+from routing.engine.request_reader import BODY, BUSY, HEAD, LINGER, UPLOAD, RequestReader
 
 _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
-_LINGER_S = 2.0
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# How soon a client which sent its end is looked at, again and again, each time after twice as
-# long until the common clock takes over.
+# First check interval of a half-closed client; it doubles until the common clock takes over.
 _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 
-# Waiting for a head; collecting a body; streaming one through; answering; reading what is still
-# coming after an early refusal, so that the refusal is not lost to a reset.
-_HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
 
-
-class ClientConnection(asyncio.Protocol):
-    __slots__ = (
-        "_advancing",
-        "_arrival",
-        "_asked",
-        "_at",
-        "_buffer",
-        "_charged",
-        "_chunks",
-        "_end_sent",
-        "_exchange",
-        "_head",
-        "_held",
-        "_key",
-        "_need",
-        "_pieces",
-        "_read_paused",
-        "_router",
-        "_state",
-        "_upload_paused",
-        "_upload_read",
-        "_write_paused",
-        "deadline",
-        "transport",
-    )
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self._state = _HEAD
-        self._buffer = b""
-        self._at = 0  # where the next request begins in it, while requests are read from it
-        self._advancing = False
-        self._charged = 0  # bytes of the router's budget
-        self._read_paused = False
-        self._write_paused = False
-        self._end_sent = False  # the client will send no more
-        self._asked = False  # whether it reads, though its end is still behind what it sent
-        self._upload_paused = False
-        self._upload_read = False  # all of it is here, the worker's connection is not yet
-        self._head: RequestHead | None = None
-        self._key: Key | None = None
-        self._chunks: ChunkedBody | None = None
-        self._pieces: list[bytes | bytearray] = []
-        self._held = 0
-        self._arrival = Arrival()
-        self._need = 0
-        self._exchange: Exchange | None = None
-        self.deadline = 0.0
-        self.transport: asyncio.Transport
-
-    # -- asyncio's side
+class ClientConnection(RequestReader):
+    __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
         clients = self._router.clients
@@ -104,7 +34,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._router.clients.discard(self)
-        self._state = _LINGER
+        self._state = LINGER
         self._buffer = b""
         self._at = 0
         self._pieces.clear()
@@ -115,29 +45,29 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         state = self._state
-        if state == _HEAD:
+        if state == HEAD:
             self._buffer = self._buffer + data if self._buffer else data
             self._advance()
             if self._write_paused:
                 room = self._charge(len(self._buffer))
                 if len(self._buffer) > _PIPELINED_BYTES or not room:
                     self._pause_reading(True)
-        elif state in (_BODY, _UPLOAD):
+        elif state in (BODY, UPLOAD):
             self._read_body(data)
-        elif state == _BUSY:
+        elif state == BUSY:
             self._buffer += data
             room = self._charge(self._charged + len(data))
             if len(self._buffer) > _PIPELINED_BYTES or not room:
                 self._pause_reading(True)
 
     def eof_received(self) -> bool:
-        """True keeps the connection: what was asked is still to be answered."""
+        """Return True to keep the connection open for pending answers."""
         self._end_sent = True
         if not peer_state.half_closes(self.transport):
             return False
-        if self._state == _HEAD:
-            return self._write_paused and bool(self._buffer)  # whole requests may wait in there
-        if self._state != _BUSY:
+        if self._state == HEAD:
+            return self._write_paused and bool(self._buffer)  # complete requests may be buffered
+        if self._state != BUSY:
             return False
         if self._exchange is None or not self._exchange.ask_client():
             return False
@@ -148,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(delay, self._look, delay)
 
     def _look(self, delay: float) -> None:
-        if self._state != _BUSY or self.transport.is_closing():
+        if self._state != BUSY or self.transport.is_closing():
             return
         if peer_state.gone(self.transport):
             self.transport.abort()
@@ -163,317 +93,20 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._state == _BUSY:
+        if self._state == BUSY:
             self.deadline = 0.0
         if self._exchange is not None:
             self._exchange.client_paused(False)
-        elif self._state == _HEAD:
+        elif self._state == HEAD:
             self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
             self._pause_reading(False)
             self._advance()
 
-    # -- reading
-
-    def _advance(self) -> None:
-        """Read heads while they come; a loop, because local answers end at once."""
-        if self._advancing:
-            return
-        self._advancing = True
-        try:
-            while self._state == _HEAD and self._at < len(self._buffer) and not self._write_paused:
-                if not self._read_head():
-                    break
-        finally:
-            self._advancing = False
-            if self._at:  # cut once for many requests: a cut for each would copy all the rest
-                self._buffer = self._buffer[self._at :]
-                self._at = 0
-        if self._end_sent and self._state == _HEAD and not self._write_paused:
-            self._hang_up(False)  # what is left can never become a request
-
-    def _read_head(self) -> bool:
-        """True when a whole head was taken from the buffer."""
-        buffer = self._buffer
-        at = self._at
-        while buffer.startswith(b"\r\n", at):
-            at += 2  # RFC 9112 2.2: empty lines before a request
-        self._at = at
-        self._head = None
-        limits = self._router.config.limits
-        end = buffer.find(b"\r\n\r\n", at)
-        if end < 0:
-            line = buffer.find(b"\n", at)
-            if len(buffer) - at > limits.header_bytes + 3:  # most of the end may be here already
-                self._reject(Refusal("headers_too_large", "The request's head is too large."))
-            elif not self._charge(len(buffer) - at):
-                self._reject(self._router.budget.full())
-            elif line == at or (line > at and buffer[line - 1] != 0x0D):
-                self._reject(Refusal("bad_request", "Lines must end with CR LF."))
-            elif not self.deadline or self.deadline > perf_counter() + limits.header_timeout_s:
-                self.deadline = perf_counter() + limits.header_timeout_s
-            return False
-        try:
-            if end - at > limits.header_bytes:
-                raise Refusal("headers_too_large", "The request's head is too large.")
-            head = read_request(buffer[at : end + 2])
-            self._router.name_request(head)
-            self._head = head
-            self._key = self._router.admit(head)
-        except Refusal as refusal:
-            self._reject(refusal)
-            return False
-        self._at = end + 4
-        self._begin_body(head)
-        return True
-
-    def _begin_body(self, head: RequestHead) -> None:
-        limits = self._router.config.limits
-        if head.length <= 0 and not head.chunked:
-            self._dispatch(b"")
-            return
-        if not head.chunked and head.length <= limits.hold_bytes:
-            end = self._at + head.length
-            if end <= len(self._buffer):  # all of it came with its head: nothing to wait for
-                body, self._at = self._buffer[self._at : end], end
-                self._dispatch(body)
-                return
-        data, self._buffer, self._at = self._buffer[self._at :], b"", 0
-        if head.expect and not data:
-            self.transport.write(_CONTINUE)
-        self._chunks = ChunkedBody() if head.chunked else None
-        self._need = head.length
-        self._held = 0
-        self.release()
-        self._state = _BODY
-        self._measure_pace()
-        if head.length > limits.hold_bytes:
-            self._begin_upload()
-        if data and self._state in (_BODY, _UPLOAD):
-            self._read_body(data)
-
-    def _measure_pace(self) -> None:
-        """From now on: before this the client was not asked to send, or was held up."""
-        self.deadline = self._arrival.begin(self._router.config.limits.body_timeout_s)
-
-    def _read_body(self, data: bytes) -> None:
-        limits = self._router.config.limits
-        self.deadline = self._arrival.came(len(data), limits.body_timeout_s)
-        done = False
-        if self._chunks is not None:
-            try:
-                used = self._chunks.feed(data)
-            except ProtocolError as error:
-                self._bad_body(Refusal("bad_request", f"The body is not valid: {error}."))
-                return
-            pieces = self._chunks.pieces
-            done = self._chunks.done
-            self._buffer = data[used:]
-        else:
-            if len(data) >= self._need:
-                data, self._buffer = data[: self._need], data[self._need :]
-                done = True
-            self._need -= len(data)
-            pieces = [data]
-        self._held += sum(map(len, pieces))
-        if self._held > limits.body_bytes:
-            message = f"The body is larger than {limits.body_bytes} bytes."
-            self._bad_body(Refusal("body_too_large", message))
-            return
-        exchange = self._exchange
-        waits = exchange is None or not exchange.connected
-        if waits and not self._charge(self._charged + len(data)):
-            self._bad_body(self._router.budget.full())
-            return
-        if self._state == _UPLOAD:
-            self._forward(pieces, done)
-            return
-        collect(self._pieces, pieces)
-        if done:
-            body = b"".join(self._pieces)  # of one piece: that piece, not a copy
-            self._pieces = []
-            self._dispatch(body)
-        elif self._held > limits.hold_bytes:
-            self._begin_upload()
-
-    def _bad_body(self, refusal: Refusal) -> None:
-        if self._exchange is not None:
-            self._exchange.upload_failed(refusal)
-        else:
-            self._reject(refusal)
-
-    # -- streaming a body which is too large to hold
-
-    def _begin_upload(self) -> None:
-        self._state = _UPLOAD
-        self._upload_read = False
-        self._pause_reading(True)  # until a worker's connection is there
-        assert self._head is not None
-        assert self._key is not None
-        self._router.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
-
-    def upload_ready(self) -> None:
-        """The exchange can take the body now."""
-        pieces, self._pieces = self._pieces, []
-        self._forward(pieces, self._upload_read)
-        self.release()
-        self.pause_upload(self._upload_paused)
-
-    def pause_upload(self, paused: bool) -> None:
-        """The worker reads slower than the client writes."""
-        self._upload_paused = paused
-        self._pause_reading(paused)
-        if self._state != _UPLOAD:
-            return
-        if paused:
-            self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
-        else:
-            self._measure_pace()
-
-    def _forward(self, pieces: Sequence[bytes | bytearray], done: bool) -> None:
-        exchange = self._exchange
-        if exchange is None:
-            return
-        if not exchange.connected:
-            collect(self._pieces, pieces)
-            self._upload_read = done
-            return
-        try:
-            pieces = exchange.opened(pieces)
-        except Refusal as refusal:
-            exchange.upload_failed(refusal)
-            return
-        data = b"".join(pieces)  # of one piece of bytes: that piece, not a copy
-        if data:
-            chunked = self._chunks is not None
-            exchange.send_body(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
-        if done:
-            if self._chunks is not None:
-                exchange.send_body(b"0\r\n\r\n")
-            exchange.uploading = False
-            self._state = _BUSY
-            self.deadline = 0.0
-
-    # -- answering
-
-    def _dispatch(self, body: bytes) -> None:
-        self._state = _BUSY
-        self.deadline = 0.0
-        assert self._head is not None
-        assert self._key is not None
-        size = len(body) + len(self._buffer) - self._at
-        if size and not self._charge(size):
-            refusal = self._router.budget.full()
-            self._router.refused(refusal)
-            self.reply_error(refusal, self._head)
-            return
-        self._router.handle(self, self._head, self._key, body, body)
-
-    def _charge(self, size: int) -> bool:
-        """Hold `size` bytes of the router's budget; False: there is no room for them."""
-        if self._router.budget.hold(self._charged, size):
-            self._charged = size
-            return True
-        return False
-
-    def release(self) -> None:
-        """The request's body is needed no more; what was read ahead still is."""
-        size = len(self._buffer) - self._at
-        if self._charged > size:
-            self._router.budget.used -= self._charged - size
-            self._charged = size
-
-    def begin(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def write(self, data: bytes) -> None:
-        self.transport.write(data)
-
-    def exchange_done(self, keep_alive: bool) -> None:
-        """The answer has been written whole."""
-        self._exchange = None
-        if self._charged:
-            self.release()
-        if not keep_alive or self._state == _UPLOAD or self._router.closing:
-            self._hang_up(self._state == _UPLOAD or self._read_paused)
-            return
-        self._state = _HEAD
-        if not self._write_paused:  # else what was answered must be read first, in its own time
-            self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
-        self._pause_reading(False)
-        if self._buffer or self._end_sent:
-            self._advance()
-
-    def break_off(self, reset: bool) -> None:
-        """End a connection so that the client sees the answer is not whole."""
-        self._exchange = None
-        self._state = _LINGER
-        if reset:
-            # Without length or chunks only a reset tells a broken end from a good one.
-            sock = self.transport.get_extra_info("socket")
-            if sock is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.transport.abort()
-        else:
-            self._hang_up(False)
-
-    def reply(self, status: int, body: bytes, head: RequestHead | None, more: bytes = b"") -> None:
-        """Answer from here; `more` are whole header lines. Keeps the connection if it can."""
-        keep = head is not None and head.keep_alive and self._state == _BUSY
-        keep = keep and not self._router.closing
-        self.transport.write(own_answer(status, body, head, more, keep))
-        if keep:
-            self.exchange_done(True)
-        else:
-            self._exchange = None
-            self._hang_up(self._state != _BUSY)
-
-    def reply_error(
-        self, refusal: Refusal, head: RequestHead | None, decision: str = "", close: bool = False
-    ) -> None:
-        if close and head is not None:
-            head.keep_alive = False
-        self.reply(refusal.kind.status, refusal.body(), head, of_refusal(refusal, decision))
-
-    def _reject(self, refusal: Refusal) -> None:
-        """Refuse before the whole request was read: nothing after it can be trusted."""
-        head, self._head = self._head, None
-        self._router.refused(refusal)
-        self.reply_error(refusal, head, close=True)
-
     def _turn_away(self) -> None:
-        """One connection too many: say so before a byte is read, and do not wait for any."""
         refusal = Refusal("too_many_clients", "This router has too many connections.")
         self._router.refused(refusal)
         self.reply_error(refusal, None)
         self.transport.close()
-
-    def _hang_up(self, unread: bool) -> None:
-        self._state = _LINGER
-        self._buffer = b""
-        self._at = 0
-        self._pieces = []
-        self.release()
-        if not unread or self._end_sent:
-            self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
-            self.transport.close()  # after what is still to be written
-            return
-        # Closing with unread bytes would send a reset, which can overtake the answer.
-        self.deadline = perf_counter() + _LINGER_S
-        self._pause_reading(False)
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    def _pause_reading(self, paused: bool) -> None:
-        if self._end_sent:  # reading again would find the same end again
-            self._read_paused = False
-        elif paused != self._read_paused and not self.transport.is_closing():
-            self._read_paused = paused
-            if paused:
-                self.transport.pause_reading()
-            else:
-                self.transport.resume_reading()
-
-    # -- time
 
     def tick(self, now: float) -> None:
         exchange = self._exchange
@@ -482,7 +115,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if (
             exchange is not None
-            and self._state == _BUSY
+            and self._state == BUSY
             and not self._write_paused
             and exchange.late(now)
         ):
@@ -490,12 +123,13 @@ class ClientConnection(asyncio.Protocol):
             return
         if (
             exchange is not None
-            and self._state == _UPLOAD
+            and self._state == UPLOAD
             and self._read_paused
             and not self._asked
-            and peer_state.ended(self.transport)  # one which does not read is not told of it
+            # paused writes: the client does not read, so a probe would not reach it
+            and peer_state.ended(self.transport)
         ):
-            self._asked = True  # the answer shows at the next look
+            self._asked = True
             if not peer_state.half_closes(self.transport) or not exchange.ask_client():
                 self.transport.abort()
                 return
@@ -506,18 +140,18 @@ class ClientConnection(asyncio.Protocol):
                 exchange.stalled()
             else:
                 self.transport.abort()
-        elif self._state == _BODY or (self._state == _HEAD and self._buffer):
+        elif self._state == BODY or (self._state == HEAD and self._buffer):
             self._reject(Refusal("request_timeout", "The request took too long to arrive."))
-        elif self._state == _UPLOAD and self._upload_paused:
+        elif self._state == UPLOAD and self._upload_paused:
             self._bad_body(Refusal("upstream_timeout", "The worker stopped reading the request."))
-        elif self._state == _UPLOAD and exchange is not None and not self._read_paused:
+        elif self._state == UPLOAD and exchange is not None and not self._read_paused:
             self._bad_body(Refusal("request_timeout", "The request took too long to arrive."))
-        elif self._state == _HEAD:
+        elif self._state == HEAD:
             self.transport.close()
-        elif self._state == _LINGER:
+        elif self._state == LINGER:
             self.transport.abort()
 
     def shut(self) -> None:
-        """No more requests: an idle connection closes, a busy one after its answer."""
-        if self._state == _HEAD and self._exchange is None:
+        """Close an idle connection now, a busy one after its answer."""
+        if self._state == HEAD and self._exchange is None:
             self.transport.close()

@@ -1,7 +1,6 @@
-"""Every refusal the router can give, as one table: status, OpenAI type, counted reason.
+"""Error table of the router: status, OpenAI error type and metric reason of each refusal.
 
-Promises that an error body has OpenAI's shape and a stable code, and that the metrics can create
-a counter for every reason before the first error happens. Must not know sockets.
+Bodies have OpenAI's shape and stable codes. Counters exist for all reasons from the start.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """One code: its HTTP status, OpenAI's error type, and the reason it is counted under.
+    """One error code: HTTP status, OpenAI error type and metric reason.
 
-    `shown`: the code a caller sees, where several kinds are one to clients.
+    `shown`: the code in the response, where several kinds share one.
     """
 
     status: int
@@ -68,8 +67,8 @@ KINDS: dict[str, ErrorKind] = {
     "upstream_protocol": ErrorKind(502, "server_error", "upstream_protocol"),
 }
 
-# Counted without an answer of our own: the reply was already under way, or nobody is left to
-# read it, or a worker's own 5xx is handed on.
+# Counted without an answer of the router: the reply was under way, the client is gone, or a
+# worker's 5xx is forwarded.
 SILENT_REASONS = ("client_cancelled", "broken_stream", "upstream_5xx", "stalled_client")
 REASONS: tuple[str, ...] = (
     *dict.fromkeys(kind.reason for kind in KINDS.values()),
@@ -77,16 +76,16 @@ REASONS: tuple[str, ...] = (
 )
 
 
-# vLLM's words for "my engine process is gone": in a 500 to whatever it was computing, or as the
-# first event of a stream. Its other 500s are about one request.
+# vLLM's message for a dead engine process: in a 500, or as the first event of a stream. Its other
+# 500s concern one request.
 _ENGINE_DIED = "EngineCore encountered an issue."
 
 
 class Refusal(Exception):
-    """The request is answered here, with an error.
+    """Request rejected by the router.
 
-    `retry_after_s`: when asking again may do; 0: nothing is said about it. `final`: the client must
-    not ask again; OpenAI's and Anthropic's libraries obey this.
+    `retry_after_s`: value of Retry-After, 0: omitted. `final`: tells OpenAI's and Anthropic's
+    clients not to retry.
     """
 
     final = False
@@ -116,7 +115,9 @@ class Refusal(Exception):
         return orjson.dumps({"error": self._shown()})
 
     def event(self, named: bool) -> bytes:
-        """As the last event of a stream; `named` in Anthropic's form, else in OpenAI's."""
+        """Return the error as the last event of a stream, in Anthropic's form if `named`, else in
+        OpenAI's.
+        """
         if named:
             data = orjson.dumps({"type": "error", "error": self._shown()})
             return b"event: error\ndata: " + data + b"\n\n"
@@ -124,7 +125,7 @@ class Refusal(Exception):
 
 
 def engine_is_dead(answer: bytes) -> bool:
-    """Whether a 500's body, or a stream's first event, is how vLLM says this."""
+    """Return True if a 500's body or a stream's first event reports a dead engine."""
     start = answer.find(b"{")
     try:
         data = orjson.loads(answer[start:].partition(b"\n")[0]) if start >= 0 else None

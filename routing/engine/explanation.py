@@ -1,8 +1,7 @@
-"""Where a request would go, under the strategy in force or another. For /explain only.
+"""Ranking of a request without side effects, for /explain, under any strategy.
 
-Promises the strategies' own code over the fleet as it is now, that nothing is remembered, and a
-refusal where this router lacks what the strategy needs: a memory of prefixes is kept by
-prefixaware and kvaware only, and workers' caches are followed by kvaware only.
+Uses the strategies' own code on the live fleet. Rejects strategies whose state this router lacks:
+prefix memory (prefixaware, kvaware) or KV events (kvaware).
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from routing.engine.router import Router
 
 
 async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick, RequestFacts, str]:
-    """What the router would pick for this request now; changes nothing. The last: why its blocks
-    are not known, "" where they are or do not matter. Raises Refusal."""
+    """Return the pick, the facts, and why the request's blocks are unknown ("" if known or unused).
+    Raise Refusal.
+    """
     identity = await router.read_body(head, body, path=b"")
     facts = identity.facts
     fallback = ""
@@ -35,7 +35,6 @@ async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick,
 async def explain_as(
     router: Router, strategy: str, head: RequestHead, body: bytes
 ) -> tuple[Pick, RequestFacts]:
-    """What `strategy` would pick for this request now. Raises Refusal."""
     policy = _policy(router.policy, strategy)
     config = router.config
     key = config.session_key if policy.needs_session else None
@@ -47,7 +46,7 @@ async def explain_as(
     if not router.table.eligible:
         raise Refusal("no_healthy_worker", "No worker can take this request now.")
     fleet = router.table.fleet
-    # Without the order that is kept for the strategy in force: each worker is looked at.
+    # The load order belongs to the active strategy: scan all workers instead.
     plain = Fleet(fleet.eligible, fleet.others)
     return policy.rank(identity.facts, plain, shown=len(fleet)), identity.facts
 

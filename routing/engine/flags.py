@@ -1,8 +1,4 @@
-"""The command line as a table: each flag, the field of the configuration it fills, and its help.
-
-Promises that flags and file mean the same, because flags are turned into what a file would hold
-and read by the same parser. Must not know what a field is for.
-"""
+"""Command-line flags: each maps to a configuration field and uses the file parser."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from routing.engine.observe.metrics import package_version
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`field` is a dotted path in the configuration; "" for what is read elsewhere."""
+    """`field`: dotted path in the configuration; "": handled elsewhere."""
 
     name: str
     field: str
@@ -123,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def refuse_beside_file(flags: argparse.Namespace) -> None:
-    """Raises ConfigError for a flag which the file decides."""
+    """Raise ConfigError for a flag that conflicts with a configuration file."""
     for flag in FLAGS:
         value = getattr(flags, flag.key)
         if value is not None:
@@ -133,7 +129,6 @@ def refuse_beside_file(flags: argparse.Namespace) -> None:
 
 
 def read(flags: argparse.Namespace) -> Config:
-    """The configuration the flags describe; raises ConfigError."""
     if flags.strategy is not None:
         parse_strategy(flags.strategy)
     if flags.listen is None:
@@ -153,7 +148,6 @@ def read(flags: argparse.Namespace) -> Config:
 
 
 def _give(workers: list[dict[str, Any]], name: str, pairs: Sequence[str]) -> None:
-    """Each URL=ENDPOINT to its worker; raises ConfigError."""
     flag = "--" + name.replace("_", "-")
     for pair in pairs:
         url, _, endpoint = pair.rpartition("=")

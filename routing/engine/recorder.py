@@ -1,8 +1,7 @@
-"""What is written down of an ended request: use of its key, access line, decision, spans.
+"""Records of ended requests: key usage, access log, decision journal, spans.
 
-Promises that nothing is written on the loop but lines to stderr, that whatever could not be
-written is counted, and that a change of configuration loses nothing which was handed over before.
-Must not know how requests are served.
+The loop writes only to stderr; lost records are counted; a configuration change loses nothing that
+was queued.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from routing.engine.observe.tracing import Trace
 from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:
-    from routing.engine.exchange import Exchange
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.decisions import Decision
+    from routing.engine.protocols import RoutedRequest
 
 
 class Recorder:
@@ -38,19 +37,17 @@ class Recorder:
         self._exporter: Exporter | None = None
         self._share = 0.0
         self.use = KeyUse(instance)
-        self._old: list[Journal | Exporter] = []  # still writing what they were given
+        self._old: list[Journal | Exporter] = []  # replaced ones that still drain
         self._lines = {kind: metrics.log_dropped.child(kind) for kind in log.dropped}
         self._records = {r: metrics.records.child(r) for r in ("written", "failed", "dropped")}
         self._spans = {r: metrics.spans.child(r) for r in ("sent", "failed", "dropped")}
-        self._past: dict[tuple[type, str], int] = {}  # counts of those which have ended
-        self._troubles: dict[str, str] = {}  # said once, until they are over
+        self._past: dict[tuple[type, str], int] = {}
+        self._troubles: dict[str, str] = {}  # logged once until resolved
         self.traces = False
         metrics.registry.before_render.append(self._refresh)
 
-    # -- configuration
-
     def prepare(self, config: Config) -> None:
-        """What can fail of a new configuration. Raises ConfigError."""
+        """Build what a new configuration needs and may fail. Raise ConfigError."""
         wanted = config.tracing
         current = self._exporter.config if self._exporter is not None else None
         if wanted is None or wanted == current:
@@ -87,7 +84,7 @@ class Recorder:
             self._old.append(old)
 
     def close(self) -> None:
-        """The process ends: let what was handed over be written, for a moment."""
+        """Wait briefly for queued records to be written."""
         for last in (self._journal, self._exporter):
             self._retire(last)
         self._journal = self._exporter = None
@@ -95,12 +92,10 @@ class Recorder:
         for old in self._old:
             old.join()
 
-    # -- a request
-
     def trace(self, head: RequestHead) -> Trace | None:
         return tracing.begin(head, self._share)
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
         self.use.add(decision)
         access = self._access
@@ -115,16 +110,14 @@ class Recorder:
             exchange.trace.ended(decision.error)
             self._exporter.add(_ended(exchange, exchange.trace, decision))
 
-    # -- the clock, and what is shown
-
     def tick(self) -> None:
-        """Say once that records or spans cannot be written, and when they can be again."""
+        """Log write failures of records and spans once, and their recovery."""
         journal = self._journal
         if journal is not None:
             self._trouble("decisions_not_written", journal.error)
         exporter = self._exporter
         if exporter is not None:
-            error = "the collector takes no spans" if exporter.failing else ""
+            error = "the collector does not accept spans" if exporter.failing else ""
             self._trouble("spans_not_sent", error)
 
     def _trouble(self, event: str, error: str) -> None:
@@ -153,7 +146,7 @@ class Recorder:
             into[type(part), result] = into.get((type(part), result), 0) + count
 
 
-def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
+def _access_facts(exchange: RoutedRequest, decision: Decision) -> dict[str, Any]:
     return {
         "method": exchange.head.method.decode("latin-1"),
         "path": exchange.head.path[:200].decode("latin-1"),
@@ -171,8 +164,8 @@ def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> EndedRequest:
-    """Names and attributes as OpenTelemetry's conventions for HTTP and GenAI have them."""
+def _ended(exchange: RoutedRequest, trace: Trace, decision: Decision) -> EndedRequest:
+    """Return the span data, by OpenTelemetry's HTTP and GenAI conventions."""
     head = exchange.head
     method = head.method.decode("latin-1")
     path = head.path.decode("latin-1")
@@ -196,6 +189,6 @@ def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> EndedRequest
         attributes["gen_ai.usage.output_tokens"] = decision.completion_tokens
     if decision.ttft_s is not None:
         attributes["emberline.ttft_s"] = decision.ttft_s
-    # A name for each path somebody makes up would be without number.
+    # Unknown paths would create unbounded span names.
     name = f"{method} {path}" if is_common(head.path) else method
     return EndedRequest(trace, name, attributes, decision.queued_s, decision.error)

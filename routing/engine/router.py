@@ -1,206 +1,41 @@
-"""The router itself: configuration in force, workers, policy, keys, and what becomes of a request.
-
-Promises that a new configuration is taken over between two requests, whole, and that requests in
-flight never notice it. Must not know how bytes are read or written.
-"""
+"""Request routing: authentication, admission, choice of a worker, retries and accounting."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import secrets
 import time
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import orjson
 
-from routing.engine import policies
-from routing.engine.access.admission import RequestAdmission
-from routing.engine.access.keys import KeyRing, check_model
-from routing.engine.access.paths import Paths
-from routing.engine.config import Config, Key, SessionKey
+from routing.engine.access.keys import check_model
+from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
-from routing.engine.fleet.roster import Roster
-from routing.engine.fleet.workers import Table, Worker
-from routing.engine.http.bodies import Budget, is_small
+from routing.engine.http.bodies import is_small
 from routing.engine.http.http1 import RequestHead
-from routing.engine.kvaware.placement import KvRouting
-from routing.engine.observe.decisions import Decision, Ring
-from routing.engine.observe.logs import Log
-from routing.engine.observe.metrics import Metrics, ModelMetrics, StrategyMetrics
+from routing.engine.observe.decisions import Decision
+from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
-from routing.engine.policies.base import Fleet, Pick, RoutingPolicy
-from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.base import Fleet, Pick
 from routing.engine.prompt.engine_request import EngineRequest
-from routing.engine.prompt.identity import Identifier, Identity, session_of
-from routing.engine.recorder import Recorder
-from routing.engine.token_ledger import Meter
-from routing.engine.tokens.usage import Ratios
+from routing.engine.prompt.identity import Identity, session_of
+from routing.engine.router_state import RETRY_BURST, RouterState
 
 if TYPE_CHECKING:
-    from routing.engine.client_connection import ClientConnection
+    from routing.engine.protocols import ClientSide, RoutedRequest
 
-# Retries of requests which a worker had begun: a fifth of all requests, a hundred at once. A
-# refused connection costs nothing and is not counted against it.
+# Share of requests that may be retried after a worker began them; refused connections are free.
 RETRY_SHARE = 0.2
-RETRY_BURST = 100.0
-# What is changed in the file and stays as it is until the process starts again.
-NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 _HEALTH_PATHS = (b"/health", b"/ping")
 _MODELS_PATH = b"/v1/models"
-_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # a worker's cache is empty afterwards
+_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
 
 
-class Router:
-    def __init__(self, config: Config, log: Log) -> None:
-        self.log = log
-        self.config = config
-        self.closing = False  # told to stop: answers close their connections
-        self.draining = False  # told to leave: not ready, but still serving
-        self.clients: set[ClientConnection] = set()
-        self.metrics = Metrics(config.namespace, config.endpoint)
-        self.table = Table(self._worker_changed)
-        self.roster = Roster(self)
-        self.ring = Ring(config.decisions_keep)
-        self.keys = KeyRing(config.keys)
-        self.budget = Budget(config.limits.buffer_bytes)
-        self._reading = asyncio.Lock()  # held while a large body is read
-        self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
-        self.config_error = ""
-        self.config_ignored: list[str] = []  # changed fields which wait for a restart
-        self.config_time = 0.0
-        self.ratios = Ratios()
-        self._own_secret = secrets.token_bytes(32)
-        self._boot = secrets.token_hex(4)
-        self._count = 0
-        self._decided = 0
-        self._picks = 0
-        self._retry_budget = RETRY_BURST
-        self._strategy: StrategyMetrics
-        self.policy: RoutingPolicy
-        self.recorder = Recorder(log, self.metrics, self._boot)
-        self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
-        self.kv: KvRouting | None = None  # while the strategy is kvaware
-        self._take_over(config)
-        self.metrics.registry.before_render.append(self._refresh_gauges)
-
-    # -- configuration
-
-    def reconfigure(self, config: Config) -> None:
-        """Take over a new configuration; requests in flight go on with what they have."""
-        before = self.config
-        fixed = {name: getattr(before, name) for name in NEED_RESTART}
-        ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
-        if ignored:
-            self.log.event("warning", "config_needs_restart", fields=ignored)
-            config = dataclasses.replace(config, **fixed)
-        self.config_ignored = ignored
-        kept = before.strategy == config.strategy
-        for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key"):
-            kept = kept and getattr(before, name) == getattr(config, name)
-        self._take_over(config, keep_policy=kept)
-
-    def _take_over(self, config: Config, keep_policy: bool = False) -> None:
-        self.roster.renew_tls(config)  # first: it and the next alone can fail
-        self.recorder.prepare(config)
-        self.config = config
-        self.keys = KeyRing(config.keys)
-        self._paths = Paths(config.open_paths)
-        if config.decisions_keep != self.ring.keep:
-            self.ring = self.ring.resized(config.decisions_keep)
-        if not keep_policy:
-            self.policy = policies.build(config, config.hash_key or self._own_secret)
-            self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
-            self._tell_models()
-            self.table.by_turn = self.policy.by_turn
-            self._strategy = self.metrics.strategy(self.policy.name)
-        session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
-        self._session_key = session_key
-        self.identifier = Identifier(
-            config.hash_key,
-            config.prefix_block_bytes,
-            session_key,
-            config.hash_key or self._own_secret,
-            self.ratios,
-            config.limits,
-        )
-        self.budget.limit = config.limits.buffer_bytes
-        self.recorder.configure(config, self.identifier)
-        self.meter.configure(config, self.identifier)
-        self.metrics.know_model(config.model)
-        self.roster.take_over(config)
-        limited = config.admission
-        capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
-        self._capped = capped
-        self.admission.configure(limited, self.keys, config.keys, capped)
-        self.config_error = ""
-        self.config_time = time.time()
-        self.metrics.reload_time.value = self.config_time
-
-    # -- workers
-
-    def tell_kv(self, worker: Worker, what: str) -> None:
-        """Who listens to its events learns what became of a worker."""
-        if self.kv is not None and self.kv.follower is not None:
-            self.kv.follower.changed(worker, what)
-
-    def _worker_changed(self, worker: Worker, what: str) -> None:
-        level = "info" if what in ("up", "trial", "back") else "warning"
-        self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
-        if what in ("lost", "engine_died"):
-            self.policy.forget(worker)  # its process is gone, and what it had cached
-            worker.fingerprint = None
-        elif what == "up":
-            self.roster.set_capacity(worker)  # forgotten with all else when it was lost
-        self.tell_kv(worker, "reset" if what == "engine_died" else what)
-        if self.admission.depth:
-            self.admission.pump()
-
-    def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
-        assert worker is not None
-        self.table.failed(worker, error, refused)
-
-    def engine_died(self, worker: Worker) -> None:
-        self.table.engine_died(worker, "its engine died")
-
-    def learn_models(self) -> None:
-        """After a worker told its models: labels and /v1/models know them."""
-        for worker in self.table.workers.values():
-            for model in worker.models:
-                self.metrics.know_model(str(model.get("id", "")))
-                self.meter.learn_context(model.get("max_model_len"))
-        self._tell_models()
-
-    def _tell_models(self) -> None:
-        if self.kv is not None:
-            models = (model for worker in self.table.workers.values() for model in worker.models)
-            bases = {str(model.get("id")) for model in models if not model.get("parent")}
-            self.kv.bases = frozenset(bases)
-
-    def _refresh_gauges(self) -> None:
-        sizes = self.policy.sizes()
-        metrics = self.metrics
-        metrics.queue_depth.value = self.admission.depth
-        metrics.queue_limit.value = self.admission.limit
-        metrics.request_buffer.value = self.budget.used
-        for worker in self.table.workers.values():
-            metrics.in_flight.child(worker.id).value = worker.in_flight
-            metrics.worker_up.child(worker.id).value = int(worker.up)
-            metrics.circuit.child(worker.id).value = worker.circuit.state
-            metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
-            metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
-
-    # -- a request's way
-
-    def name_request(self, head: RequestHead) -> None:
-        self._count += 1
-        if not head.request_id:
-            head.request_id = b"%b-%x" % (self._boot.encode(), self._count)
-
+class Router(RouterState):
     def admit(self, head: RequestHead) -> Key:
-        """Who asks, and may they; before the body is read. Raises Refusal."""
+        """Authenticate and authorize before the body is read. Raise Refusal."""
         if head.path in _HEALTH_PATHS:
             return Key("", "")
         key = self.keys.check(head.authorization)
@@ -222,13 +57,15 @@ class Router:
 
     def handle(
         self,
-        client: ClientConnection,
+        client: ClientSide,
         head: RequestHead,
         key: Key,
         body: bytes | None,
         seen: bytes,
     ) -> None:
-        """Answer here or send on; `body` is None while it is streamed, `seen` is what is there."""
+        """Answer locally or dispatch; `body` None: the body is streamed, `seen` is its buffered
+        part.
+        """
         path = head.path
         if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
             status, answer = self._local(path, key)
@@ -290,7 +127,7 @@ class Router:
     async def read_body(
         self, head: RequestHead, body: bytes, path: bytes | None = None, scope: str = ""
     ) -> Identity:
-        """Read a body of any size; one at a time, since each takes much memory meanwhile."""
+        """Parse a body of any size; serialized, because each takes much memory."""
         async with self._reading:
             path = head.path if path is None else path
             session = session_of(head, self._session_key)
@@ -298,7 +135,6 @@ class Router:
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
-        """Find a worker for a request whose body was read."""
         try:
             if key.models is not None:
                 check_model(key.models, exchange.body, identity.data)
@@ -308,7 +144,7 @@ class Router:
             return
         if self.kv is not None and exchange.body is not None:
             waits = self.kv.read(
-                exchange, identity.model, identity.sent, lambda it: self._enter(it, key, began)
+                exchange, identity.model, identity.sent, lambda: self._enter(exchange, key, began)
             )
             if waits:
                 return
@@ -325,26 +161,18 @@ class Router:
         self._dispatch(exchange, began)
 
     def _admitted(self, exchange: Exchange, key: Key) -> bool:
-        """May it go now? Else it waits for its turn. Raises Refusal."""
+        """Return True if admitted, False if queued. Raise Refusal."""
         head = exchange.head
         if self._paths.needs_admin(head.path):
-            return True  # who controls a worker need not wait for those who use it
+            return True  # control requests do not queue
         held = len(exchange.body or b"")
         return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
 
-    def _has_room(self) -> bool:
-        """Can a worker take one more? Yes when none is up: then waiting is of no use."""
-        eligible = self.table.eligible
-        if not self._capped or not eligible:
-            return True
-        return any(worker.in_flight < worker.max_in_flight for worker in eligible)
-
-    def take_turn(self, exchange: Exchange, waited_s: float) -> None:
-        """A request which had to wait goes now."""
+    def take_turn(self, exchange: RoutedRequest, waited_s: float) -> None:
         exchange.decision.queued_s = waited_s
         self._dispatch(exchange, perf_counter())
 
-    def _dispatch(self, exchange: Exchange, began: float) -> None:
+    def _dispatch(self, exchange: RoutedRequest, began: float) -> None:
         try:
             pick = self._pinned(exchange) if exchange.head.pin else self._pick(exchange)
         except Refusal as refusal:
@@ -356,7 +184,7 @@ class Router:
     def _identify(
         self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
     ) -> Identity | None:
-        """None: it takes a while, see `read_body`. Raises Refusal."""
+        """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
         session = session_of(head, self._session_key)
         needs_chain = self.policy.needs_chain
         if body is None or not (
@@ -369,7 +197,7 @@ class Router:
             return None
         return self.identifier.read(head.path, body, session, needs_chain, scope)
 
-    def _pick(self, exchange: Exchange) -> Pick:
+    def _pick(self, exchange: RoutedRequest) -> Pick:
         fleet = self.table.fleet
         if exchange.tried:
             fleet = fleet.without(exchange.tried)
@@ -377,7 +205,7 @@ class Router:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
         if self._capped:
             full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
-            if full:  # a second try goes to a full one rather than to none
+            if full:  # a retry may exceed the limit
                 roomy = fleet.without(full)
                 fleet = roomy if roomy.eligible else fleet
         before = perf_counter()
@@ -387,7 +215,7 @@ class Router:
             pick.reason = base.RETRY
         return pick
 
-    def _pinned(self, exchange: Exchange) -> Pick:
+    def _pinned(self, exchange: RoutedRequest) -> Pick:
         worker = self.table.workers.get(exchange.head.pin.decode("latin-1"))
         if worker is None:
             raise Refusal("unknown_worker", "x-emberline-pin names no worker of this endpoint.")
@@ -399,7 +227,7 @@ class Router:
         pick.reason = base.PINNED
         return pick
 
-    def _send(self, exchange: Exchange, pick: Pick) -> None:
+    def _send(self, exchange: RoutedRequest, pick: Pick) -> None:
         worker = self.table.workers[pick.worker.id]
         facts = exchange.facts
         decision = exchange.decision
@@ -421,8 +249,7 @@ class Router:
             self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
-    def send_again(self, exchange: Exchange) -> None:
-        """Another worker for a request whose first one failed."""
+    def send_again(self, exchange: RoutedRequest) -> None:
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
@@ -430,8 +257,8 @@ class Router:
             return
         self._send(exchange, pick)
 
-    def retry_allowed(self, exchange: Exchange, free: bool) -> bool:
-        """Is another worker there, and does the budget allow? Takes from the budget."""
+    def retry_allowed(self, exchange: RoutedRequest, free: bool) -> bool:
+        """Return True if another worker and the retry budget allow a retry; charges the budget."""
         if all(worker in exchange.tried for worker in self.table.eligible):
             return False
         if free:
@@ -441,9 +268,9 @@ class Router:
         self._retry_budget -= 1
         return True
 
-    def finished(self, exchange: Exchange) -> None:
-        """Count a request's end, whatever it was."""
+    def finished(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
+        self.meter.account(exchange, decision.error)
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)
@@ -460,17 +287,8 @@ class Router:
             if exchange.head.path in _RESET_PATHS and status == 200:
                 self._was_reset(decision.chosen, exchange.answer_end())
         if exchange.ticket is not None:
-            # The last: another one goes now.
+            # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *decision.used())
-
-    def _was_reset(self, worker_id: str, answer: bytes) -> None:
-        """Its own event of this comes with the next step it makes, which may be long away. It
-        says no, with 200, while requests hold blocks."""
-        worker = self.table.workers.get(worker_id)
-        if worker is not None and b"false" not in answer:
-            self.tell_kv(worker, "reset")
-
-    # -- answered here
 
     def _local(self, path: bytes, key: Key) -> tuple[int, bytes]:
         if path in _HEALTH_PATHS:

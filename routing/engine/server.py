@@ -1,7 +1,7 @@
-"""The process: listeners, the clock, configuration changes, and a graceful end.
+"""Router process: listeners, timer, configuration reload, graceful shutdown.
 
-Promises that stopping accepts nothing new, lets answers finish within their grace and then ends;
-and that one coarse timer serves every deadline. Must not know HTTP details or policies.
+Shutdown stops accepting, finishes in-flight requests within the grace period and exits. One coarse
+timer serves all deadlines.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ __all__ = ["RouterServer", "StartError"]
 
 
 class RouterServer:
-    """One router process; `start`, then `run` until told to stop."""
-
     def __init__(self, config: Config, source: ConfigSource | None, log: Log) -> None:
         self.log = log
         self.router = Router(config, log)
@@ -50,7 +48,7 @@ class RouterServer:
         self._admin = Admin(self.router, self._discovery, self._kvaware)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
-        self._tls = config.tls  # what the listeners accept with
+        self._tls = config.tls
         self._renewing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -59,7 +57,7 @@ class RouterServer:
         self.admin = config.admin
 
     async def start(self) -> None:
-        """Open the ports and begin to ask the workers; raises StartError and ConfigError."""
+        """Open the ports and start health checks. Raise StartError and ConfigError."""
         config = self.router.config
         self._discovery.check(config.discovery)
         tls = self._server_context(config)
@@ -100,13 +98,12 @@ class RouterServer:
         loop.add_signal_handler(signal.SIGHUP, self.reload, True)
 
     def stop(self) -> None:
-        """Once: finish what is in flight, then end. Again: end now."""
+        """First call: graceful shutdown. Second call: exit now."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until `stop`, then finish what is in flight."""
         await self._stop.wait()
         await self.close()
 
@@ -120,7 +117,7 @@ class RouterServer:
             delay_s=limits.shutdown_delay_s,
             grace_s=limits.shutdown_grace_s,
         )
-        router.draining = True  # not ready: who sends us clients looks elsewhere
+        router.draining = True  # load balancers remove the router
         if limits.shutdown_delay_s:
             await self._wait(limits.shutdown_delay_s)
         router.closing = True
@@ -134,7 +131,7 @@ class RouterServer:
         await self._end()
 
     async def _wait(self, seconds: float) -> None:
-        """Sleep, but not through a second order to stop."""
+        """Sleep until the time is up or a second stop is requested."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), seconds)
 
@@ -153,7 +150,7 @@ class RouterServer:
             self._admin_port.close()
         if self._ticker is not None:
             self._ticker.cancel()
-        await asyncio.sleep(0)  # aborted connections count their ends
+        await asyncio.sleep(0)  # let aborted connections record their ends
         router.recorder.close()
         self.log.event("info", "stopped", cut=cut, hurried=self._hurry.is_set())
 
@@ -164,8 +161,6 @@ class RouterServer:
         self.router.roster.discovered(workers)
         self._health.follow(list(self.router.table.workers.values()), self._health.config)
         self._kvaware.follow()
-
-    # -- the clock
 
     def _tick(self) -> None:
         now = perf_counter()
@@ -183,7 +178,7 @@ class RouterServer:
         self.log.flush()
 
     def reload(self, force: bool) -> None:
-        """Look for a changed configuration; a bad one changes nothing but what /config says."""
+        """Reload a changed configuration; an invalid one is only reported in /config."""
         if self._source is None:
             return
         found = self._source.poll(force)
@@ -197,7 +192,7 @@ class RouterServer:
             self._discovery.check(found.discovery)
             router.reconfigure(found)
         except ConfigError as error:
-            self._refused(error)  # a file changed between the check and its use
+            self._refused(error)  # a file changed between validation and use
             return
         self._discovery.follow(found.discovery)
         router.metrics.reloads.child("ok").value += 1
@@ -213,7 +208,7 @@ class RouterServer:
         )
 
     def _renew_tls(self) -> None:
-        """Take over changed certificates; what fails is tried again at the next tick."""
+        """Apply changed certificates; failures are retried at the next tick."""
         wanted = self.router.config.tls
         if wanted == self._tls or self._renewing is not None:
             return

@@ -1,8 +1,7 @@
-"""Accounting of requests: what each may use before it is sent, what it has used at its end.
+"""Token accounting: reservation before dispatch, actual usage at the end.
 
-Prepares bodies (engine_request.py), reserves budgets (keyuse.py), and estimates the tokens of an
-answer whose engine did not report them. An estimate follows what vLLM's own counters do: nothing
-for a prompt whose first token was not reached, all tokens until a request is aborted.
+Unreported tokens are estimated by vLLM's own counting: a prompt counts from its first token,
+completion tokens until the abort.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from routing.engine.prompt import engine_request
 if TYPE_CHECKING:
     from routing.engine.access.key_usage import KeyUse
     from routing.engine.config import Config, Key
-    from routing.engine.exchange import Exchange
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
+    from routing.engine.protocols import RoutedRequest
     from routing.engine.tokens.usage import Ratios, TokenUsage
 
 NOT_REPORTED = "not_reported"
-# An answer not begun when its client hung up or it came too late: the engine was at work on it.
+# Client hang-up or timeout before the answer: the engine was computing.
 _ABORTED = ("client_cancelled", "upstream_timeout")
-_COUNTED_STATUSES = (200, 499, 504)  # others: no worker has computed anything for it
+_COUNTED_STATUSES = (200, 499, 504)  # other statuses: no worker computed anything
 _FIRST_TOKEN_S = 0.05
 _LEARN = 1 / 32
 _BODY_TOKEN_BYTES = 4
-_FORM_TOKENS = 512  # of audio or another file, whose bytes say nothing about tokens
+_FORM_TOKENS = 512  # per audio or other file, whose size says nothing about tokens
 
 
 class Meter:
@@ -42,10 +41,10 @@ class Meter:
         self._metrics = metrics
         self._identifier: Identifier
         self._most_values = 0
-        self._isolation = ""  # "" where caches are shared
+        self._isolation = ""  # "": shared caches
         self._groups: dict[str, str] = {}
-        self._context = 0  # tokens of the longest prompt, as workers say; 0: not known
-        self._token_s = _FIRST_TOKEN_S  # of one answer
+        self._context = 0  # longest context reported by workers, in tokens; 0: unknown
+        self._token_s = _FIRST_TOKEN_S
 
     def configure(self, config: Config, identifier: Identifier) -> None:
         shared = config.keys is None or config.cache_isolation == "shared"
@@ -58,16 +57,14 @@ class Meter:
         if type(tokens) is int:
             self._context = max(self._context, tokens)
 
-    # -- before a request is sent
-
     def scope(self, key_id: str, group: str) -> str:
-        """Whose prompts may reuse this key's KV cache: "" where all may."""
+        """Return the isolation scope of a key's KV cache; "": shared."""
         if not self._isolation:
             return ""
         return f"group {group}" if self._isolation == "group" and group else f"key {key_id}"
 
     async def as_sent(self, body: bytes, key_id: str) -> bytes:
-        """A request as it would reach a worker if it came with this key. Raises Refusal."""
+        """Return the body as a worker would receive it with this key. Raise Refusal."""
         if not self._isolation or not key_id:
             return body
         data = await bodies.parse_large(body, self._most_values, bodies.ReadPace())
@@ -80,15 +77,15 @@ class Meter:
         return engine_request.with_fields(body, data, {"cache_salt": salt})
 
     def reads(self, key: Key, scope: str, body: bytes) -> bool:
-        """Return True if the JSON of a body must be read for this key, whatever the strategy."""
+        """Return True if the body must be parsed for this key, whatever the strategy."""
         return bool(scope or key.budget_tokens) or engine_request.may_stream(body)
 
     def scope_there(self, key: Key, path: bytes) -> str:
         isolated = self._isolation and engine_request.can_isolate(path)
         return self.scope(key.id, key.group) if isolated else ""
 
-    def prepare(self, exchange: Exchange, identity: Identity, key: Key) -> bytes | None:
-        """Return the body with what the router sets in it. Fill in `exchange.ask`."""
+    def prepare(self, exchange: RoutedRequest, identity: Identity, key: Key) -> bytes | None:
+        """Return the body with the router's fields. Fills in `exchange.ask`."""
         ask, head, body = exchange.ask, exchange.head, exchange.body
         if head.method != b"POST":
             return body
@@ -104,8 +101,9 @@ class Meter:
     def _open(
         self, ask: engine_request.EngineRequest, head: RequestHead, body: bytes | None, key: Key
     ) -> bytes | None:
-        """A body which is not read gets its salt in front. One of the caller's own, further back,
-        would count instead: it matches that of no other key."""
+        """Insert the salt at the start of an unparsed body. A caller's own salt further back wins,
+        but matches no other key's.
+        """
         scope = self.scope_there(key, ask.path)
         if not scope:
             return body
@@ -121,8 +119,8 @@ class Meter:
             ask.isolated = False
             return body
 
-    def admit(self, exchange: Exchange, key: Key, free: bool) -> None:
-        """Reserve what it may use; `free`: it is no inference. Raises Refusal."""
+    def admit(self, exchange: RoutedRequest, key: Key, free: bool) -> None:
+        """Reserve the expected tokens; `free`: no inference. Raise Refusal."""
         ask = exchange.ask
         if free or exchange.head.method != b"POST" or not engine_request.uses_model(ask.path):
             return
@@ -137,13 +135,10 @@ class Meter:
             self._use.reserve(key, exchange.decision, prompt + ask.completion)
 
     def _clamped(self, prompt_tokens: int) -> int:
-        """No prompt is longer than a context; by its bytes an image may seem to be."""
         return min(prompt_tokens, self._context) if self._context else prompt_tokens
 
-    # -- at its end
-
-    def account(self, exchange: Exchange, error: str) -> None:
-        """Count the tokens of a request which has ended, by the engine's word if that is whole."""
+    def account(self, exchange: RoutedRequest, error: str) -> None:
+        """Count an ended request's tokens, as reported by the engine if complete."""
         answer, decision = exchange.answer, exchange.decision
         if exchange.head.method != b"POST" or decision.status not in _COUNTED_STATUSES:
             return
@@ -153,10 +148,10 @@ class Meter:
         elif decision.status == 200:
             self._reported(exchange, found, found.prompt)
 
-    def _reported(self, exchange: Exchange, found: TokenUsage, prompt: int) -> None:
+    def _reported(self, exchange: RoutedRequest, found: TokenUsage, prompt: int) -> None:
         decision, model = exchange.decision, exchange.model
         if decision.prompt_tokens:
-            # The prediction was made in estimated tokens: same share, real unit.
+            # The prediction is in estimated tokens: apply its share to the reported count.
             share = min(decision.predicted / decision.prompt_tokens, 1.0)
             decision.predicted = round(share * prompt)
         decision.prompt_tokens = prompt
@@ -174,9 +169,10 @@ class Meter:
             seconds = (perf_counter() - exchange.sent_at) * exchange.ask.answers / completion
             self._token_s += (seconds - self._token_s) * _LEARN
 
-    def _estimate(self, exchange: Exchange, error: str, found: TokenUsage | None) -> None:
-        """Count what the engine did not report, as far as it has done anything. `found`: what an
-        unfinished stream reported so far."""
+    def _estimate(self, exchange: RoutedRequest, error: str, found: TokenUsage | None) -> None:
+        """Count unreported tokens as far as work was done. `found`: partial usage of an unfinished
+        stream.
+        """
         ask, decision = exchange.ask, exchange.decision
         if not engine_request.uses_model(ask.path):
             return
@@ -196,8 +192,8 @@ class Meter:
         decision.estimate_reason = error or NOT_REPORTED
         self._metrics.estimated(decision.estimate_reason, *decision.charged())
 
-    def _completion(self, exchange: Exchange, error: str) -> int | None:
-        """Tokens of an answer which were not reported; None: the engine has counted nothing."""
+    def _completion(self, exchange: RoutedRequest, error: str) -> int | None:
+        """Estimate unreported completion tokens; None: the engine counted nothing."""
         ask, answer = exchange.ask, exchange.answer
         most = ask.most * ask.answers or engine_request.DEFAULT_COMPLETION * 1024
         if exchange.answered and exchange.decision.status == 200:

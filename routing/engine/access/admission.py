@@ -1,24 +1,11 @@
-"""Who may go now, who waits, and who is told to come back later.
+"""Admission control: rate limits, concurrency slots and the request queue; all are optional.
 
-Three kinds of limits, all optional and all in force from the moment they are configured:
-  - *rates* (requests and tokens a minute, of the endpoint and of each key) are checked as a
-    request arrives; over one, it is refused at once and told when it would pass;
-  - *slots* (requests in flight, of the endpoint, of each key and of each worker): without one a
-    request waits here, where it can still go to whichever worker is best when its turn comes, and
-    not in a worker's queue, where that is settled;
-  - *the queue's own* (requests, bytes held, time): over one, somebody is refused.
+Rates (requests/min, tokens/min) are checked on arrival and rejected with Retry-After. A request
+without a slot queues here, so that its worker is chosen when a slot is free. Tokens are charged by
+estimate; the engine's count corrects the charge at the end.
 
-Tokens are charged as a request is taken in, by estimate: its prompt, and an answer as long as
-answers were lately. The engine's own count corrects the charge at the end; a request which never
-reached a worker gives its tokens back.
-
-Keys take turns by fair queueing in tokens of work (see fairqueue.py), where work is what was
-computed: cached prompt tokens are not. A full queue drops the newest request of the key which has
-most in it, so a flood keeps nobody else out. `Retry-After` is the bucket's own arithmetic for a
-rate, and for the queue how long what the key has waiting takes at the pace its requests end.
-
-Promises that a caller who hangs up leaves at once, that a slot is given on as soon as it is free,
-and that a router without limits never calls in here. Must not know HTTP, workers or policies.
+Keys share slots by fair queueing over computed tokens (fair_queue.py). A full queue drops the
+newest request of the key with the largest backlog.
 """
 
 from __future__ import annotations
@@ -47,8 +34,8 @@ from routing.engine.config import AdmissionConfig, Key, Rates
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import RequestFacts
 
-_FIRST_COMPLETION = 256.0  # tokens expected of an answer before any was seen
-_LEARN = 1 / 32  # how fast the expectation follows
+_FIRST_COMPLETION = 256.0  # initial estimate of completion tokens
+_LEARN = 1 / 32  # EWMA weight of the completion estimate
 _LONGEST_RETRY_S = 3600
 _NONE = Rates()
 
@@ -58,7 +45,9 @@ def _ready(flow: Flow) -> bool:
 
 
 class RequestAdmission:
-    """`room()`: can some worker take one more? `waited`: gets every request's time in the queue."""
+    """`room()` returns True if a worker has a free slot; `waited` records every request's queue
+    time.
+    """
 
     def __init__(self, room: Callable[[], bool], waited: Histogram) -> None:
         self.active = False
@@ -66,20 +55,20 @@ class RequestAdmission:
         self._room = room
         self._waited = waited
         self._config = AdmissionConfig()
-        self._most = 0  # in flight; 0: no limit
+        self._most = 0  # in-flight limit; 0: none
         self._limits: dict[str, Key] = {}
         self._callers: dict[str, Caller] = {}
         self._queue = FairQueue()
-        self._waiting: dict[Ticket, None] = {}  # in the order in which they came
+        self._waiting: dict[Ticket, None] = {}
         self._held_bytes = 0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
         self._completion = _FIRST_COMPLETION
-        self._full = False  # no worker had room when last asked
+        self._full = False  # no worker had room at the last check
         self._pumping = False
         self._pace = CallerPace()
         self._spells = 0
-        self._spell = 0  # the number of this time of waiting; 0: nobody waits
+        self._spell = 0  # number of the current queueing period; 0: the queue is empty
 
     @property
     def depth(self) -> int:
@@ -94,7 +83,9 @@ class RequestAdmission:
     def configure(
         self, config: AdmissionConfig, ring: KeyRing, keys: tuple[Key, ...] | None, capped: bool
     ) -> None:
-        """Take over limits, also for what waits; `capped`: some worker has a limit of its own."""
+        """Apply new limits, also to queued requests. `capped`: at least one worker has its own
+        limit.
+        """
         now = perf_counter()
         self._config = config
         self._limits = {key.id: key for key in keys or ()}
@@ -124,7 +115,7 @@ class RequestAdmission:
         caller.limit(rates, weight, (self._requests, self._tokens))
         self._queue.wake(caller)
 
-    # -- a request's way
+    # -- request path
 
     def _caller(self, key: Key) -> Caller:
         caller = self._callers.get(key.id)
@@ -134,7 +125,7 @@ class RequestAdmission:
         return caller
 
     def check(self, key: Key, body_bytes: int, may_wait: bool) -> None:
-        """Raise the Refusal which `enter` would raise whatever is in the body."""
+        """Raise the Refusal that `enter` would raise for any body."""
         caller = self._caller(key)
         if caller.rates:
             caller.check_rates(0.0, perf_counter())
@@ -149,7 +140,7 @@ class RequestAdmission:
         body_bytes: int,
         may_wait: bool,
     ) -> bool:
-        """True: it may go now. False: it waits for its turn. Raises Refusal."""
+        """Return True if the request may go now, False if it is queued. Raise Refusal."""
         now = perf_counter()
         caller = self._caller(key)
         tokens = facts.tokens + self._completion if facts.tokens else 0.0
@@ -172,7 +163,6 @@ class RequestAdmission:
         return goes
 
     def _free(self, caller: Caller) -> bool:
-        """A slot is there, and nobody who could take it is waiting: see `pump`."""
         if caller.waiting or self._full or 0 < self._most <= self.in_flight:
             return False
         if 0 < caller.most <= caller.in_flight:
@@ -181,8 +171,9 @@ class RequestAdmission:
         return not self._full
 
     def _check_queue(self, caller: Caller, body_bytes: int) -> None:
-        """Whoever has less than an equal share of a full queue gets in, and somebody with more
-        makes room: one caller's flood cannot fill it for all."""
+        """Admit a key below its fair share of a full queue by dropping a request of the largest
+        key.
+        """
         queue = self._config.queue
         callers = sum(1 for _ in self._waiting_callers()) + (not caller.waiting)
         held = caller.held_bytes + body_bytes
@@ -211,7 +202,7 @@ class RequestAdmission:
             self._spell = self._spells
 
     def _shrink(self) -> None:
-        """Keep the queue within its limits, at the cost of whoever has most in it."""
+        """Drop requests of the keys with the largest backlog until the queue fits."""
         queue = self._config.queue
         while self._queue.depth > queue.depth:
             self._drop_newest_of(max(self._waiting_callers(), key=lambda c: len(c.waiting)))
@@ -221,14 +212,14 @@ class RequestAdmission:
     def done(
         self, ticket: Ticket, tokens: float | None, work: float | None, completion: int
     ) -> None:
-        """The request has ended, however. Gives its slot to the next.
+        """Release the slot of an ended request and start the next one.
 
-        `tokens` it took in all, `work` that was computed; None: only the estimate is known.
-        `completion`: its answer's tokens as the engine counted them, 0 for not counted.
+        `tokens`: total tokens; `work`: computed tokens; None: only the estimate is available.
+        `completion`: completion tokens reported by the engine, 0 if not reported.
         """
         now = perf_counter()
         caller = ticket.caller
-        ticket.request.ticket = None  # else the two would wait for the collector together
+        ticket.request.ticket = None  # break the reference cycle
         if ticket.state == WAITING:
             self._queue.remove(ticket)
             self._left(ticket)
@@ -255,8 +246,7 @@ class RequestAdmission:
             self.pump()
 
     def pump(self) -> None:
-        """Give out what slots are free; afterwards none is, or nobody who waits may have one."""
-        if self._pumping:  # a request which fails as it goes ends in `done`
+        if self._pumping:  # a request that fails on start re-enters through `done`
             return
         self._pumping = True
         self._full = False
@@ -279,7 +269,7 @@ class RequestAdmission:
             self._pumping = False
 
     def _left(self, ticket: Ticket) -> float:
-        """It waits no longer; the seconds it did."""
+        """Remove a request from the queue; return its wait in seconds."""
         del self._waiting[ticket]
         ticket.caller.held_bytes -= ticket.body_bytes
         self._held_bytes -= ticket.body_bytes
@@ -288,37 +278,37 @@ class RequestAdmission:
         return waited
 
     def tick(self, now: float) -> None:
-        """Refuse who waited too long; look for room which opened without a request's end."""
+        """Reject requests over the wait limit; detect room that opened without a request's end."""
         timeout_s = self._config.queue.timeout_s
         message = f"No slot was free for this request within {timeout_s:g} seconds."
         for ticket in list(self._waiting):
             if now - ticket.since < timeout_s:
                 break
-            if ticket.state == WAITING:  # the end of one before it may have given it its turn
+            if ticket.state == WAITING:  # the end of an earlier one may have started it
                 retry = self._expected_wait_s(ticket.caller)
                 self._drop(ticket, Refusal("queue_timeout", message, retry_after_s=retry))
         self._full = False
         if self._queue.depth:
             self.pump()
 
-    # -- refusing
+    # -- rejection
 
     def _drop(self, ticket: Ticket, refusal: Refusal) -> None:
-        ticket.request.refuse(refusal)  # its end comes back to `done`
+        ticket.request.refuse(refusal)
 
     def _drop_newest_of(self, caller: Caller) -> None:
         newest = cast(Ticket, next(reversed(caller.waiting)))
         self._drop(newest, self._queue_full(caller))
 
     def _queue_full(self, caller: Caller) -> Refusal:
-        self._begin_spell()  # also where nobody can wait: ends are wanted
+        self._begin_spell()  # also without a queue: completion rates are needed for Retry-After
         message = "Too many requests are waiting for a slot."
         if not self._config.queue.depth:
             message = "As many requests as are allowed at a time are running."
         return Refusal("queue_full", message, retry_after_s=self._expected_wait_s(caller))
 
     def _expected_wait_s(self, caller: Caller) -> int:
-        """Until what the caller has waiting, as it is now, has gone at its present pace."""
+        """Return the seconds to serve the caller's backlog at its completion rate."""
         now = perf_counter()
         turn_s = caller.pace.turn_s(now, self._spell)
         if not turn_s:
@@ -326,17 +316,16 @@ class RequestAdmission:
                 sum(1 for _ in self._waiting_callers()), 1
             )
         wait_s = turn_s * max(len(caller.waiting), 1)
-        # Nothing has ended yet: by then whoever waits now has gone or was refused.
+        # No request has ended yet: by the wait limit every queued request has started or failed.
         wait_s = wait_s or self._config.queue.timeout_s
         return min(max(math.ceil(wait_s), 1), _LONGEST_RETRY_S)
 
     def _waiting_callers(self) -> Iterator[Caller]:
         return (caller for caller in self._callers.values() if caller.waiting)
 
-    # -- shown
+    # -- status
 
     def show(self) -> dict[str, object]:
-        """For the admin port."""
         now = perf_counter()
         return {
             "active": self.active,

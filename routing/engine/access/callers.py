@@ -1,7 +1,4 @@
-"""One caller's use of an endpoint: its limits, what it has running, how fast its requests end.
-
-Promises that limits can change while requests run and wait. Must not know whose turn it is.
-"""
+"""Per-key limits, in-flight counts and completion rates."""
 
 from __future__ import annotations
 
@@ -23,21 +20,20 @@ class Bucket:
         self.resize(per_minute)
 
     def resize(self, per_minute: int) -> None:
-        """Another rate from now on."""
         self.per_minute = per_minute
         self._each_s = _MINUTE_S / per_minute
 
     def level(self, now: float) -> float:
-        """What is left now; below zero: a debt."""
+        """Return the current level; negative: overdrawn."""
         return self.per_minute - max(self._full_at - now, 0.0) / self._each_s
 
     def wait_s(self, cost: float, now: float) -> float:
-        """Seconds until `cost` may be taken; not above 0: now."""
+        """Return the seconds until `cost` is available; <= 0: now."""
         spare = _MINUTE_S - cost * self._each_s
         return self._full_at - now - (spare if spare > 0 else 0.0)
 
     def take(self, cost: float, now: float) -> None:
-        """Whether it is there or not: ask `wait_s` before. A negative cost is given back."""
+        """Take `cost` unconditionally (see `wait_s`); a negative cost is a refund."""
         full_at = self._full_at
         self._full_at = (full_at if full_at > now else now) + cost * self._each_s
 
@@ -46,20 +42,17 @@ WAITING, RUNNING = range(2)
 
 
 class AdmissionRequest(Protocol):
-    """What is admitted: an exchange, as far as admission may know it."""
-
     ticket: Ticket | None
 
-    def go(self, waited_s: float) -> None:
-        """Its turn has come."""
+    def go(self, waited_s: float) -> None: ...
 
     def refuse(self, refusal: Refusal) -> None: ...
 
 
 class CallerPace:
-    """How long a turn takes: the mean time between ends while somebody waits for them.
+    """Mean interval between completions while requests are queued.
 
-    `spell` numbers the times of waiting: what lies between two of them is no turn.
+    `spell` numbers the queueing periods; time between two periods is not counted.
     """
 
     __slots__ = ("_last", "_mean_s", "_spell")
@@ -77,15 +70,17 @@ class CallerPace:
         self._spell = spell
 
     def turn_s(self, now: float, spell: int) -> float:
-        """0: not known. A turn which takes longer than usual counts as it is."""
+        """Return the expected interval in seconds; 0: unknown. An overdue interval counts as
+        elapsed.
+        """
         return max(self._mean_s, now - self._last) if spell == self._spell else self._mean_s
 
 
-Rate = tuple[Bucket, bool, str]  # a bucket to pass; does it count tokens; the code of refusal
+Rate = tuple[Bucket, bool, str]  # token bucket, True if it counts tokens, error code
 
 
 class Caller(Flow):
-    """One key's use of the endpoint; without keys there is one for all."""
+    """Usage of one key; one instance for all callers where no keys are configured."""
 
     __slots__ = ("held_bytes", "id", "in_flight", "most", "pace", "rates", "requests", "tokens")
 
@@ -93,8 +88,8 @@ class Caller(Flow):
         super().__init__()
         self.id = key_id
         self.in_flight = 0
-        self.most = 0  # in flight; 0: no limit
-        self.held_bytes = 0  # of what it has waiting
+        self.most = 0  # in-flight limit; 0: none
+        self.held_bytes = 0
         self.pace = CallerPace()
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
@@ -108,7 +103,7 @@ class Caller(Flow):
         return not self.most or self.in_flight < self.most
 
     def limit(self, own: Rates, weight: float, shared: tuple[Bucket | None, Bucket | None]) -> None:
-        """Other limits from now on; `shared` are the endpoint's buckets of requests and tokens."""
+        """Replace the limits; `shared`: the endpoint's request and token buckets."""
         self.weight = weight
         self.most = own.max_in_flight
         self.requests = bucket(self.requests, own.requests_per_minute)
@@ -124,7 +119,7 @@ class Caller(Flow):
         )
 
     def check_rates(self, tokens: float, now: float) -> None:
-        """Raises Refusal, with the time after which all of them would pass."""
+        """Raise Refusal, with the time until all buckets admit the request."""
         longest = 0.0
         worst: Rate | None = None
         for rate in self.rates:
@@ -158,25 +153,24 @@ class Caller(Flow):
 
 
 class Ticket(QueuedItem):
-    """One request's place: waiting, then running. `charged`: tokens taken for it."""
+    """One admitted or queued request. `charged`: tokens taken from the buckets."""
 
     __slots__ = ("body_bytes", "caller", "charged", "key", "request", "since", "state")
 
     def __init__(
         self, caller: Caller, key: Key, request: AdmissionRequest, tokens: float, body_bytes: int
     ) -> None:
-        self.flow = self.caller = caller  # not by super(): this is made for every request
+        self.flow = self.caller = caller  # hot path: no super().__init__
         self.cost = tokens
         self.key = key
         self.request = request
         self.charged = tokens
         self.body_bytes = body_bytes
-        self.since = 0.0  # when it began to wait
+        self.since = 0.0
         self.state = RUNNING
 
 
 def bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
-    """The bucket for this rate; an old one keeps what was used of it."""
     if not per_minute:
         return None
     if old is None:
@@ -191,7 +185,7 @@ def left(of: Bucket | None, now: float) -> int | None:
 
 
 def rates_of(key: Key, default: Rates) -> Rates:
-    """A key's own limits, and the default where it has none."""
+    """Return the key's own limits, falling back to `default` per field."""
     own = key.limits
     return Rates(
         default.max_in_flight if own.max_in_flight is None else own.max_in_flight,

@@ -1,14 +1,9 @@
-"""What each key has used since this process began, and what is left of its budget.
+"""Usage per key since process start, and remaining budgets.
 
-Every ended request is added to exactly one key, so the sums equal the router's own totals. Tokens
-are those which the engine reported; where it reported none, the router's estimate, which is
-contained in the sums and told apart (`estimated_*`).
-
-A budget is kept here from moment to moment: who asks counts with what it may still use
-(`Use.reserved`) until its end tells what it did. The console adds up all routers and tells each how
-much is left for it (`tell`); a router which was not told since its start knows the budget alone.
-A request is let in while anything is left, so the budget is exceeded by at most one request, and by
-what those in flight use beyond their estimates.
+Every ended request is added to exactly one key, so the sums equal the router totals. In-flight
+requests count with their reservation. The console sums all routers and sends each its remaining
+share (`tell`). A request is admitted while anything is left, so the overrun is at most one request
+plus what in-flight requests use beyond their estimates.
 """
 
 from __future__ import annotations
@@ -36,10 +31,10 @@ _RESERVED_RETRY_S = 1
 
 
 class KeyTotals:
-    """Of one key. `unreported`: requests whose tokens are the router's estimate.
+    """Usage of one key. `unreported`: requests with estimated tokens.
 
-    `left`: tokens of its budget when `counted` of its own were known, None: not told; it holds
-    until `resets_at`. `reserved`: tokens which requests in flight may use.
+    `left`: remaining budget when `counted` of its own tokens were included, valid until
+    `resets_at`; None: not received. `reserved`: tokens reserved by in-flight requests.
     """
 
     __slots__ = (*_SUMS, "counted", "last_at", "left", "reserved", "resets_at")
@@ -83,8 +78,7 @@ class KeyTotals:
         self.last_at = max(self.last_at, other.last_at)
 
     def unused(self, budget: int, now: float) -> int:
-        """What is left of the budget but for what is reserved."""
-        if now >= self.resets_at:  # the console says so within seconds, if it lives
+        if now >= self.resets_at:  # the console sends new values within seconds
             self.left, self.counted = None, self.prompt + self.completion
             self.resets_at = math.inf
         left = budget if self.left is None else self.left
@@ -106,7 +100,9 @@ class KeyTotals:
 
 
 class KeyUse:
-    """`instance` names this process: who adds up knows by it when counting began anew."""
+    """Usage of all keys. `instance` identifies this process, so that the console detects a counter
+    reset.
+    """
 
     def __init__(self, instance: str, kept: int = KEPT) -> None:
         self.instance = instance
@@ -124,7 +120,7 @@ class KeyUse:
         self.of(decision.key_id).add(decision, time.time())
 
     def reserve(self, key: Key, decision: Decision, tokens: int) -> None:
-        """Until the decision is added. Raises Refusal where nothing is left for it."""
+        """Reserve tokens until the decision is added. Raise Refusal if the budget is exhausted."""
         use = self.of(key.id)
         unused = use.unused(key.budget_tokens, time.time())
         if unused <= 0:
@@ -143,8 +139,9 @@ class KeyUse:
         decision.reserved = tokens
 
     def tell(self, instance: str, budgets: Mapping[str, Any]) -> None:
-        """By the console: what is left of budgets, for this router, by the key's id. What is meant
-        for the process before this one says nothing about its counts."""
+        """Apply remaining budgets by key id, sent by the console. Values for an earlier process are
+        ignored.
+        """
         if instance != self.instance:
             return
         for key_id in self._known.intersection(budgets):
@@ -154,7 +151,6 @@ class KeyUse:
             use.left, use.counted, use.resets_at = int(left), int(counted), float(resets_at)
 
     def configure(self, known: frozenset[str]) -> None:
-        """These are the keys now. A key which is gone is still shown, for it was used."""
         self._known = known
         gone = [
             key
@@ -166,7 +162,7 @@ class KeyUse:
             self._of.setdefault(FORGOTTEN, KeyTotals()).absorb(self._of.pop(key))
 
     def show(self) -> dict[str, object]:
-        """By the key's id; "" is everybody where no keys are configured."""
+        """Return usage by key id; "" counts all callers where no keys are configured."""
         return {
             "instance": self.instance,
             "keys": {key: use.show() for key, use in sorted(self._of.items())},

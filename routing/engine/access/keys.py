@@ -1,18 +1,8 @@
-"""Who may use the data port: API keys by SHA-256, compared in constant time.
+"""API key authentication by SHA-256, compared in constant time.
 
-Promises that no clear key is written anywhere, that an empty key file lets nobody in, and that an
-expired key is refused from its second on, and one whose budget is used up until it begins
-anew. Must not know sockets or files.
-
-A caller sends the same Authorization header again and again, so the values which were found good
-are remembered with their key and SHA-256 is computed once for each. This weakens nothing:
-  - Only good values get in. Guesses are hashed every time and cannot push anything out.
-  - The memory is a dict. Its lookup hashes the value with SipHash under a secret of this process
-    and compares bytes only where all 64 bits agree, so time tells nothing about how much of a
-    guess is right; the comparison with the configured hashes stays `compare_digest`.
-  - It is bounded in entries and in the length of each, and a new key file starts an empty one: a
-    revoked key is gone with the file which revoked it. Expiry is looked at on every request.
-  - It is in the memory of this process only, where the headers of running requests are as well.
+Accepted Authorization values are cached, so that SHA-256 runs once per value. Guesses are never
+cached and evict nothing; dict lookups use SipHash with a per-process secret, so timing reveals
+nothing. A new key file starts an empty cache, and expiry is checked on every request.
 """
 
 from __future__ import annotations
@@ -27,17 +17,16 @@ from typing import Any
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 
-OPEN = Key("", "", pin=True)  # no keys are configured: every caller may choose a worker
+OPEN = Key("", "", pin=True)  # no keys configured: every caller may pin a worker
 SEEN_KEPT = 1024
-_SEEN_BYTES = 512  # a longer header is no key of ours and not worth its memory
+_SEEN_BYTES = 512  # a longer header cannot be a valid key
 
 
 def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any] | None) -> None:
-    """Does the body name one of these models? `data` is the body parsed. Raises Refusal.
+    """Raise Refusal unless the body names an allowed model. `data` is the parsed body.
 
-    Read from the whole body, as the worker reads it: a search for the word could be led astray by
-    an object inside. What cannot be read (a form, a body too large to hold) is refused. A request
-    without a body asks no model for anything.
+    The whole body is parsed, since a text search could match a nested object. Unreadable bodies are
+    rejected; a request without a body passes.
     """
     if body == b"":
         return
@@ -51,7 +40,6 @@ def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any
 
 
 def check_budget(key: Key) -> None:
-    """Raises Refusal while the key's budget of tokens is used up."""
     wait_s = math.ceil(key.spent_until - time.time())
     if wait_s > 0:
         until = datetime.fromtimestamp(key.spent_until, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -66,7 +54,7 @@ class KeyRing:
         self._seen: dict[bytes, Key] = {}
 
     def check(self, authorization: bytes) -> Key:
-        """The caller's key from an Authorization header's value. Raises Refusal."""
+        """Return the key for an Authorization header value. Raise Refusal."""
         if self.open:
             return OPEN
         key = self._seen.get(authorization)
@@ -79,7 +67,6 @@ class KeyRing:
         return key
 
     def holds(self, key: Key) -> bool:
-        """Is this still one of the keys?"""
         return self.open or key.sha256 in self._keys
 
     def _find(self, authorization: bytes) -> Key:
@@ -87,8 +74,8 @@ class KeyRing:
         key = None
         if scheme.lower() == b"bearer":
             digest = hashlib.sha256(token.strip(b" ")).hexdigest()
-            # A caller cannot steer a SHA-256, so finding by it tells nothing about other keys;
-            # the comparison itself takes the same time wherever two digests differ.
+            # A caller cannot steer a SHA-256, so the dict lookup leaks nothing about other keys;
+            # the comparison is constant-time.
             key = self._keys.get(digest)
             if key is not None and not hmac.compare_digest(digest, key.sha256):
                 key = None

@@ -1,13 +1,8 @@
-"""Which paths of a worker any caller may use, and which need a key with `admin`.
+"""Paths open to every caller, and paths that require an `admin` key.
 
-A vLLM server answers far more than inference on its one port: /sleep, /pause, /collective_rpc,
-/update_weights, /load_lora_adapter, /reset_prefix_cache, /metrics, /server_info ... Whoever may
-ask for words must not be able to stop the service for all others, so only inference passes for
-every caller and anything else, known or not, needs `admin: true` in the key file. That holds
-without keys too: there is no admin then, and what should be reachable is named in `open_paths`.
-
-Promises to decide on the path as a worker will read it: percent-decoded, and what could be read
-two ways (empty or dot segments, a fragment, a backslash) is never inference. Must not know keys.
+vLLM serves control paths (/sleep, /pause, /collective_rpc, /update_weights, /metrics ...) on the
+inference port, so only known inference paths are open. Paths are compared percent-decoded;
+ambiguous ones (empty or dot segments, fragment, backslash) are never inference.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ _INFERENCE = frozenset(
         b"/version",
     )
 )
-# Everything below these is an API for callers, but for the words which control a worker.
+# Prefixes of the inference API; control words below them are still excluded.
 _ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
 _CONTROL = frozenset(
     (
@@ -68,13 +63,12 @@ _REMEMBERED = 1024
 
 
 def is_common(path: bytes) -> bool:
-    """One of the few paths nearly all requests go to: fit for a name."""
+    """Return True for the few paths that name their spans."""
     return path in _INFERENCE
 
 
 class Paths:
-    """`open_paths` opens more: exact paths, and all below one which ends in `*`, but for control
-    words there. A lone `*` opens everything."""
+    """`open_paths`: exact paths, or prefixes ending in `*` (except control words)."""
 
     def __init__(self, open_paths: tuple[str, ...] = ()) -> None:
         self._all = "*" in open_paths
@@ -89,7 +83,7 @@ class Paths:
             return False
         known = self._known.get(path)
         if known is None:
-            if len(self._known) >= _REMEMBERED:  # callers choose paths: bounded
+            if len(self._known) >= _REMEMBERED:  # bounded: callers choose the paths
                 self._known.clear()
             known = self._known[path] = not self._opened(path)
         return known

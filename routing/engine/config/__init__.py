@@ -1,8 +1,6 @@
-"""What the router is told: one frozen Config, read from a file or from flags, checked whole.
+"""Router configuration: one frozen Config, parsed from a file or flags and validated as a whole.
 
-Promises that a Config which exists is usable, and that a wrong one is refused naming field, value
-and remedy. The console's publisher calls `parse` before it writes the file. Users import from
-here; the modules inside part what a Config is (shapes) from how it is read.
+Import from this package. The console calls `parse` before it publishes a file.
 """
 
 from routing.engine.config.access import parse_keys

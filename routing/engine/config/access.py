@@ -1,7 +1,6 @@
-"""Who may ask and how much: keys, admission, and the paths which are open to every caller.
+"""Parse keys, admission limits and open paths.
 
-Promises that each part is checked whole before it is built, and that no refusal repeats what may
-be a key. Must not know how limits are kept.
+Error messages never repeat values that may be keys.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def _parse_key(entry: Fields) -> Key:
     if not key_id:
         raise ConfigError(entry.name("id"), key_id, "is missing", "Give each key an id.")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        # The value is not repeated: somebody may have put the key itself here.
+        # The value is omitted: it may be a clear-text key.
         raise ConfigError(
             entry.name("sha256"),
             "(hidden)",

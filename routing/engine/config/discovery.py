@@ -1,7 +1,4 @@
-"""Where workers are found: names in DNS, Services of Kubernetes.
-
-Promises that each place is written as it can be asked. Must not know how it is asked.
-"""
+"""Parse discovery sources: DNS names and Kubernetes Services."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Takes fields out of a mapping, each with its check; refuses what is wrong or left over.
-
-Promises that a refusal names field, value and remedy. Must not know which fields there are.
-"""
+"""Read typed fields from a mapping; reject invalid values and unknown fields."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 
 
 class ConfigError(Exception):
-    """The configuration is refused: which field, which value, why, and what to do about it."""
+    """Invalid configuration: names the field, the value, the reason and the fix."""
 
-    file: Path | None = None  # could not be read: when it appears, try again
+    file: Path | None = None  # unreadable file: retry when it appears
 
     def __init__(self, field: str, value: object, message: str, remedy: str) -> None:
         super().__init__(f"{field}: {message} (value: {value!r}). {remedy}")
@@ -28,7 +25,7 @@ class ConfigError(Exception):
 
 
 class Fields:
-    """Takes fields out of a mapping with their checks; what is left over is refused by name."""
+    """Typed access to the fields of a mapping; unread fields are rejected by name."""
 
     def __init__(self, data: Any, prefix: str = "") -> None:
         if not isinstance(data, Mapping):
@@ -50,7 +47,7 @@ class Fields:
             raise ConfigError(
                 self.name(key),
                 value,
-                "has characters which are not allowed or a wrong length",
+                "has invalid characters or an invalid length",
                 "Use visible ASCII characters without spaces.",
             )
         return value
@@ -73,7 +70,6 @@ class Fields:
         return value
 
     def whole_or_none(self, key: str, low: int, high: int) -> int | None:
-        """None when it is not said."""
         if self._left.get(key) is None:
             self._left.pop(key, None)
             return None

@@ -1,8 +1,4 @@
-"""The whole configuration: a mapping in, one checked Config out.
-
-Promises that a Config which comes out is usable (every value in range, every file it names
-found). Must not know sockets or how a Config is put to work.
-"""
+"""Parse and validate a whole configuration into a Config."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from routing.engine.config.tls import parse_tls, parse_worker_tls
 
 
 def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
-    """The files named by the configuration: read now, so that a broken one is refused now."""
+    """Read the referenced files now, so that an invalid one is rejected at load time."""
     keys: tuple[Key, ...] | None = None
     hash_key = b""
     files: list[Path] = []
@@ -58,7 +54,9 @@ def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
 
 
 def _parse_listen(value: Any) -> dict[str, Any]:
-    """One address or a list of them, each of one IP family (or a name: all its addresses)."""
+    """Parse one listen address or a list; each is of one IP family, or a name with all its
+    addresses.
+    """
     values = value if isinstance(value, list) and value else [value]
     addresses: list[Address] = []
     for index, item in enumerate(values):
@@ -73,7 +71,7 @@ def _parse_listen(value: Any) -> dict[str, Any]:
 
 
 def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
-    """Check everything and build the Config; files are named relative to `base_dir`."""
+    """Validate everything and build the Config; file paths are relative to `base_dir`."""
     fields = Fields(data)
     base = Config(listen=Address("", 0))
     admin = fields.text("admin", "")

@@ -1,7 +1,6 @@
-"""A Config as plain data, for people: `/config` and `--check`.
+"""Config as plain data for `/config` and `--check`, without secrets.
 
-Promises that no secret is in it: keys by their id, files by their path. Must not know where it is
-shown.
+Keys are shown by id, files by path.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from routing.engine.config.schema import (
     WorkerTlsConfig,
 )
 
-# Beside the bodies: pipelined requests, what waits for a slow reader here and at the worker, TLS.
+# Besides bodies: pipelined requests, write buffers on both sides, TLS.
 CLIENT_BUFFER_BYTES = 1024 * 1024
 
 
@@ -47,7 +46,9 @@ def _kv(kv: KvConfig) -> dict[str, Any]:
 
 
 def show_key(key: Key) -> dict[str, Any]:
-    """`fingerprint` tells one key of an id from the next; nobody can be let in by it."""
+    """Return a key's public fields; `fingerprint` distinguishes keys with the same id and grants no
+    access.
+    """
     return {
         "id": key.id,
         "fingerprint": key.sha256[:8],
@@ -117,9 +118,9 @@ def show(config: Config) -> dict[str, Any]:
 
 
 def bounds(config: Config, workers: int) -> dict[str, Any]:
-    """What memory can grow to, in the worst case; what is not here does not grow with use."""
+    """Return the worst-case memory bounds in bytes; everything not listed is constant."""
     limits = config.limits
-    # Held to be sent again, with what is read ahead and what waits to be written.
+    # Held for retries, plus read-ahead and write buffers.
     client = limits.header_bytes + limits.hold_bytes + CLIENT_BUFFER_BYTES
     return {
         "clients": limits.clients,

@@ -1,8 +1,4 @@
-"""What the router is told, as frozen values: one Config and its parts, with their defaults.
-
-Promises nothing about the values by itself: `parse` makes and checks them. Must not know files,
-flags or how a Config is put to work.
-"""
+"""Frozen configuration types with their defaults; `parse` validates the values."""
 
 from __future__ import annotations
 
@@ -32,18 +28,20 @@ class WorkerConfig:
     url: str
     address: Address
     draining: bool = False
-    max_in_flight: int = 0  # requests at a time; 0: as `admission.worker_max_in_flight` says
-    tls_name: str = ""  # speaks TLS: the name in its certificate
-    cache_tokens: int = 0  # its whole cache; 0: learned from its metrics
-    source: str = "config"  # who told us of it
-    kv_events: str = ""  # ZeroMQ endpoints of its KV events; "": asked of the worker itself
+    max_in_flight: int = 0  # in-flight limit; 0: `admission.worker_max_in_flight`
+    tls_name: str = ""
+    cache_tokens: int = 0  # cache size; 0: read from its metrics
+    source: str = "config"
+    kv_events: str = ""  # ZeroMQ endpoints of its KV events; "": queried from the worker
     kv_replay: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """TLS for clients; `client_ca`: only clients with a certificate of this CA may connect.
-    `digest` changes when one of the files does."""
+    """TLS for clients.
+
+    `client_ca`: accept only clients with a certificate of this CA. `digest` changes with the files.
+    """
 
     cert: Path
     key: Path
@@ -58,8 +56,11 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTlsConfig:
-    """For workers with https:// URLs. `ca` None: the system's. `cert`, `key`: who we are.
-    `server_name`: whose certificate a worker shows, where its URL does not say it."""
+    """TLS for workers with https:// URLs.
+
+    `ca` None: system CAs. `cert`, `key`: client certificate. `server_name`: expected certificate
+    name where the URL does not contain it.
+    """
 
     ca: Path | None = None
     cert: Path | None = None
@@ -75,8 +76,6 @@ class WorkerTlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class DnsName:
-    """A name all of whose addresses are workers."""
-
     name: str
     port: int
     tls: bool = False
@@ -87,7 +86,7 @@ class DnsName:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A Kubernetes Service whose ready pods are workers; `port_name` "" for its first port."""
+    """Kubernetes Service; its ready pods are workers. `port_name` "": the first port."""
 
     namespace: str
     name: str
@@ -101,8 +100,6 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesConfig:
-    """The API server; without one that of the cluster this pod runs in."""
-
     server: str = ""
     token_file: Path | None = None
     ca_file: Path | None = None
@@ -117,28 +114,25 @@ class DiscoveryConfig:
 
     @property
     def tls(self) -> bool:
-        """May it find workers which speak TLS?"""
         return any(name.tls for name in self.dns) or any(one.tls for one in self.services)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Where a session's name is found: a header, a cookie, or a key of the body, with dots
-    one in objects of the body."""
+    """Location of the session id: header, cookie or body key (dots descend into objects)."""
 
-    source: str  # header, cookie, body
+    source: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class KvConfig:
-    """For the strategy kvaware.
+    """Settings of the kvaware strategy.
 
-    `tokenizer`: the model's folder, with its tokenizer and chat template; None: prompts are
-    tokenized by the workers, which costs a question each. `chat_template`: instead of the model's.
-    `wait_s`: longest wait for a prompt's tokens; then it is placed by its prefix.
-    `probe_interval_s`: each worker is sent a prompt of ours twice so often; 0: never. `relearn`: a
-    worker whose history is not known whole is asked to tell which blocks a request found.
+    `tokenizer`: model folder with tokenizer and chat template; None: workers tokenize prompts, at
+    one request each. `chat_template`: replaces the model's. `wait_s`: longest wait for a prompt's
+    tokens before prefix fallback. `probe_interval_s`: interval of probe prompts, two per worker; 0:
+    never. `relearn`: request block events again from a worker with incomplete history.
     """
 
     tokenizer: Path | None = None
@@ -152,11 +146,11 @@ class KvConfig:
 
 @dataclass(frozen=True, slots=True)
 class HealthConfig:
-    """A worker is asked every `interval_s`; refused is down at once, silent after `fall` times:
-    one on a busy machine may be late and is still alive.
+    """Health checks, ejection and slow start.
 
-    `eject_after` failed requests in a row leave a worker out for `eject_s`, each time twice as
-    long up to `eject_longest_s`. For `slow_start_s` a worker that came gets less than the others.
+    A worker is checked every `interval_s`: down at once when it refuses connections, after `fall`
+    timeouts otherwise. `eject_after` consecutive failed requests eject it for `eject_s`, doubling
+    up to `eject_longest_s`. A new worker gets a reduced share for `slow_start_s`.
     """
 
     path: str = "/health"
@@ -171,21 +165,17 @@ class HealthConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Bounds of what clients may ask of the router. Bytes and seconds.
+    """Limits on client requests, in bytes and seconds.
 
-    `clients`: connections at a time; one more is answered with 503 and closed.
-
-    `buffer_bytes`: request bytes held for all clients together; what does not fit gets 503.
-    `messages`: entries of messages, input, tools or a batch of prompts; `parts`: content parts of
-    all messages; `json_values`: values of a body which is not small (bodies.py). More are refused
-    with 400, where the router reads the body at all.
-    `hold_bytes`: a body up to this size is held until the first byte of the answer, so that the
-    request can be sent again elsewhere; a larger one is streamed through and never retried.
-    `response_timeout_s`: longest wait for an answer's first byte. A prompt can queue for minutes.
-    `silence_timeout_s`: longest wait for its next bytes, once it has begun.
-    `stall_timeout_s`: longest wait for a client which does not read, or a worker which does not.
-    `shutdown_delay_s`: told to stop, go on as before while saying "not ready", until who sends us
-    clients has noticed; then take nothing new and finish within `shutdown_grace_s`.
+    `clients`: open connections; further ones get 503 and are closed. `buffer_bytes`: request bytes
+    held for all clients; excess gets 503. `messages`: entries of messages, input, tools or a prompt
+    batch; `parts`: content parts of all messages; `json_values`: values of a body that is not small
+    (bodies.py). Excess gets 400 where the router reads the body. `hold_bytes`: bodies up to this
+    size are held until the first answer byte, for retries; larger ones are streamed and never
+    retried. `response_timeout_s`: longest wait for the first answer byte, including queueing at the
+    worker. `silence_timeout_s`: longest gap between answer bytes. `stall_timeout_s`: longest wait
+    for a peer that does not read. `shutdown_delay_s`: time to serve as "not ready" after a stop
+    signal, until load balancers react; then in-flight requests have `shutdown_grace_s` to finish.
     """
 
     clients: int = 20_000
@@ -209,7 +199,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How much of something; 0: as much as one likes. Tokens count prompt and completion."""
+    """Rates per minute; 0: unlimited. Tokens are prompt plus completion."""
 
     max_in_flight: int = 0
     requests_per_minute: int = 0
@@ -218,8 +208,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """A key's own limits; None: as `admission.per_key` says. A key of weight 2 gets twice the
-    work of one of weight 1 while both wait."""
+    """Limits of one key; None: `admission.per_key`. A key of weight 2 gets twice the work of one of
+    weight 1 while both queue.
+    """
 
     max_in_flight: int | None = None
     requests_per_minute: int | None = None
@@ -229,8 +220,6 @@ class KeyLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """What may wait for a slot: requests, the bytes of their bodies, and for how long."""
-
     depth: int = 1000
     body_bytes: int = 256 * 1024 * 1024
     timeout_s: float = 30.0
@@ -238,7 +227,7 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionConfig:
-    """Limits of the endpoint at this router, of each of its keys, and of each worker."""
+    """Limits of the endpoint at this router, of each key, and of each worker."""
 
     endpoint: Rates = Rates()
     per_key: Rates = Rates()
@@ -248,7 +237,7 @@ class AdmissionConfig:
 
 @dataclass(frozen=True, slots=True)
 class AccessLogConfig:
-    """Which requests leave a line: a share of all, and those which went wrong."""
+    """Access log sampling: a share of all requests, plus failures."""
 
     sample: float = 0.01
     errors: bool = True
@@ -256,7 +245,7 @@ class AccessLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class JournalConfig:
-    """Decisions on disk: a share of them; the file and its predecessor stay within `max_bytes`."""
+    """Decision journal: sampling share; the file and its predecessor stay within `max_bytes`."""
 
     file: Path
     sample: float = 1.0
@@ -265,7 +254,7 @@ class JournalConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """Where spans go (OTLP over HTTP), and of which share of requests that bring no trace."""
+    """Span export (OTLP over HTTP); share of sampled requests without incoming trace context."""
 
     endpoint: str
     sample: float = 0.01
@@ -274,12 +263,12 @@ class TracingConfig:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A caller's key, known by its SHA-256 only.
+    """API key, stored as SHA-256.
 
-    `pin`: may choose the worker itself. `admin`: may use paths which control a worker. `expires`:
-    epoch seconds, 0 for never. `models`: those it may name; None: all. `spent_until`: epoch seconds
-    until which it is refused because its budget is used up, 0 while it is not. `budget_tokens`: of
-    a period, 0 without a budget. `group`: its keys share a cache where isolation is "group".
+    `pin`: may choose the worker. `admin`: may use control paths. `expires`: epoch seconds, 0:
+    never. `models`: allowed model names; None: all. `spent_until`: epoch seconds until which the
+    exhausted budget blocks the key; 0: not exhausted. `budget_tokens`: per period, 0: no budget.
+    `group`: keys sharing a cache where isolation is "group".
     """
 
     id: str
@@ -296,9 +285,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All of it. `keys` None means the data port is open; an empty tuple lets nobody in.
+    """Whole configuration.
 
-    `cache_isolation`: whose prompts may reuse each other's KV cache; without keys, everybody's.
+    `keys` None: the data port is open; an empty tuple rejects everyone. `cache_isolation`: scope of
+    KV cache reuse; without keys it is shared.
     """
 
     listen: Address
@@ -328,4 +318,4 @@ class Config:
     access_log: AccessLogConfig = AccessLogConfig()
     journal: JournalConfig | None = None
     tracing: TracingConfig | None = None
-    files: tuple[Path, ...] = ()  # read beside the main file; watched with it
+    files: tuple[Path, ...] = ()  # referenced files, watched with the main file

@@ -1,7 +1,4 @@
-"""The parts of a configuration which are objects or lists: workers, health, limits.
-
-Promises that each part is checked whole before it is built. Must not know the others.
-"""
+"""Parse the object and list sections: workers, health, limits."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ def _channel(fields: Fields, key: str) -> str:
         raise ConfigError(
             fields.name(key),
             value,
-            "is no ZeroMQ endpoint which can be connected to",
+            "is not a ZeroMQ endpoint to connect to",
             "For example tcp://127.0.0.1:5557 or ipc:///run/kv-events.sock.",
         )
     return value

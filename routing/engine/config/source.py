@@ -1,8 +1,6 @@
-"""Reads the configuration, and says when its file or a file it names has changed.
+"""Load the configuration and detect changes of its files.
 
-Promises that a half-written, invalid or vanished file never replaces what runs: `Source.poll`
-returns a whole new Config or the reason why not. Flags have no file, but name some. Must not know
-what a Config is used for.
+An incomplete, invalid or missing file never replaces the running configuration.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from routing.engine.config import Config, ConfigError, parse
 def _decode(path: Path, content: bytes) -> Any:
     if path.suffix in (".yaml", ".yml"):
         try:
-            from console.core import yaml_reader  # only here: a JSON file needs no YAML reader
+            from console.core import yaml_reader  # lazy: a JSON file needs no YAML parser
         except ImportError:
             raise ConfigError(
                 "(file)", path.name, "YAML needs the package pyyaml", "Install it or write JSON."
@@ -40,8 +38,7 @@ def _decode(path: Path, content: bytes) -> Any:
 
 
 def load(path: Path | None) -> Config:
-    """Read and check the file; raises ConfigError."""
-    assert path is not None  # without a file the flags are read
+    assert path is not None
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -60,13 +57,12 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 class ConfigSource:
-    """One configuration file (or, without one, what `read` makes of the flags) and the files it
-    names."""
+    """One configuration file (or the flags, read by `read`) and its referenced files."""
 
     def __init__(self, path: Path | None, read: Callable[[], Config] | None = None) -> None:
         self._main = () if path is None else (path,)
         self._read = read if read is not None else functools.partial(load, path)
-        # Stamped before reading: a write in between is seen as a change at the next poll.
+        # Stamped before reading, so that a concurrent write is detected at the next poll.
         self._stamps = {path: _stamp(path) for path in self._main}
         self.config = self._read()
         self._follow(self.config.files)
@@ -78,7 +74,7 @@ class ConfigSource:
             del self._stamps[path]
 
     def poll(self, force: bool = False) -> Config | ConfigError | None:
-        """The new Config, why it is refused, or None when nothing has changed."""
+        """Return the new Config, the error that rejects it, or None if nothing changed."""
         stamps = {path: _stamp(path) for path in self._stamps}
         if stamps == self._stamps and not force:
             return None

@@ -1,7 +1,4 @@
-"""Single values with a syntax of their own: addresses, worker URLs, strategies, session keys.
-
-Promises that what is accepted can be used as it is. Must not know which field a value is for.
-"""
+"""Parse single values: addresses, worker URLs, strategies, session keys."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from routing.engine.config.schema import ISOLATIONS, STRATEGIES, Address, Sessio
 
 
 def parse_address(name: str, value: str) -> Address:
-    """`HOST:PORT` or `[IPv6]:PORT`; port 0 takes a free one."""
+    """Parse `HOST:PORT` or `[IPv6]:PORT`; port 0 selects a free port."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", value)
     if found is None or int(found[3]) > 65535:
         raise ConfigError(name, value, "must be HOST:PORT", "For example 127.0.0.1:9000.")
@@ -49,9 +46,9 @@ def parse_session_key(value: str) -> SessionKey:
 
 
 def parse_worker_url(name: str, url: str) -> tuple[Address, bool]:
-    """Where it is, and whether it speaks TLS."""
+    """Return the worker's address, and True if it uses TLS."""
     remedy = "For example http://127.0.0.1:8001 or https://[2001:db8::7]:8443."
-    if "@" in url:  # credentials: not even in our own error message
+    if "@" in url:  # credentials must not appear in error messages
         raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     try:
         parts = urlsplit(url)

@@ -1,7 +1,4 @@
-"""What is written down about requests: the access log, decisions on disk, traces.
-
-Promises that each part is checked whole before it is built. Must not know who writes.
-"""
+"""Parse the access log, decision journal and tracing sections."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from urllib.parse import urlsplit
 from routing.engine.config.fields import ConfigError, Fields
 from routing.engine.config.schema import AccessLogConfig, JournalConfig, TracingConfig
 
-_TRACES_PATH = "/v1/traces"  # where collectors take spans over HTTP
+_TRACES_PATH = "/v1/traces"
 
 
 def parse_access_log(value: Any) -> AccessLogConfig:
-    """`off`, `errors`, `sample=SHARE`, `all`, or an object with `sample`."""
-    if value is False:  # what YAML makes of a bare off
+    """Parse `off`, `errors`, `sample=SHARE`, `all`, or an object with `sample`."""
+    if value is False:  # YAML parses a bare off as False
         value = "off"
     if isinstance(value, str):
         return _access_log_word(value)
@@ -55,7 +52,7 @@ def _access_log_word(value: str) -> AccessLogConfig:
 
 
 def parse_decisions(data: Any, base_dir: Path, keep: int) -> tuple[int, JournalConfig | None]:
-    """How many are kept in memory, and what goes to disk."""
+    """Return the in-memory decision count and the journal configuration."""
     fields = Fields(data, "decisions")
     keep = fields.whole("keep", keep, 1, 1_000_000)
     name = fields.text("file", "")
@@ -83,7 +80,7 @@ def parse_tracing(data: Any) -> TracingConfig | None:
     fields.done()
     if not endpoint:
         return None
-    if "@" in endpoint:  # credentials: not even in our own error message
+    if "@" in endpoint:  # credentials must not appear in error messages
         raise ConfigError(
             "tracing.endpoint",
             "(hidden)",

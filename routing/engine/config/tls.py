@@ -1,8 +1,7 @@
-"""TLS: the fields, and the contexts made of them, for our clients and for our workers.
+"""TLS configuration and SSL contexts for clients and workers.
 
-Promises TLS 1.2 or newer, HTTP/1.1 by ALPN, and that files which do not fit together are refused
-naming the field. A context is made whole and then used; a changed file makes a new one. Must not
-know sockets.
+TLS 1.2 or newer, HTTP/1.1 by ALPN. Mismatched files are rejected with the field name. Contexts are
+immutable once built; changed files produce a new one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from routing.engine.config.schema import TlsConfig, WorkerTlsConfig
 
 def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> None:
     try:
-        # Without a password of our own OpenSSL would ask the terminal for one.
+        # With an empty password OpenSSL does not prompt on the terminal.
         context.load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
         raise ConfigError(
@@ -43,7 +42,7 @@ def _load_ca(context: ssl.SSLContext, name: str, ca: Path) -> None:
 
 
 def _unread(name: str, path: Path, error: OSError) -> ConfigError:
-    """It was there a moment ago; it is being replaced."""
+    """Return the error for a file that vanished during replacement."""
     return ConfigError(name, str(path), f"cannot be read: {error.strerror}", "Check the path.")
 
 
@@ -52,7 +51,9 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def server_context(config: TlsConfig, failed: Failed) -> ssl.SSLContext:
-    """For a listener; `failed(reason)` hears of each handshake that fails. Raises ConfigError."""
+    """Return a listener context. `failed(reason)` is called for each failed handshake. Raise
+    ConfigError.
+    """
     context = ServerContext.make(failed)
     context.set_alpn_protocols(["http/1.1"])
     _load_pair(context, "tls", config.cert, config.key)
@@ -63,7 +64,6 @@ def server_context(config: TlsConfig, failed: Failed) -> ssl.SSLContext:
 
 
 def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
-    """For connections to workers. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -80,7 +80,6 @@ def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
 
 
 def _files(fields: Fields, base_dir: Path, names: tuple[str, ...]) -> tuple[dict[str, Path], str]:
-    """The files that are named, and a digest which changes when one of them does."""
     found: dict[str, Path] = {}
     digest = hashlib.sha256()
     for name in names:

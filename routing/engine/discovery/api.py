@@ -1,8 +1,7 @@
-"""The Kubernetes API by plain HTTPS: a GET whose answer is read whole, or line by line.
+"""Kubernetes API client: GET requests read whole or line by line.
 
-Promises that token and CA are read again for every connection (both are rotated under a running
-pod), that no answer is waited for without end, and none is held without bound. Must not know what
-is asked for.
+Token and CA are read for every connection because both are rotated. All waits and sizes are
+bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _STATUS_REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 410:
 
 
 class Api:
-    """One API server; raises ConfigError when nothing says where it is."""
+    """One API server. Raise ConfigError if no server is configured or detected."""
 
     reasons = (
         *_STATUS_REASONS.values(), "unreachable", "no_credentials", "bad_answer", "status",
@@ -42,13 +41,13 @@ class Api:
         parts = urlsplit(server)
         self._tls = parts.scheme == "https"
         self._address = Address(parts.hostname or "", parts.port or (443 if self._tls else 80))
-        # Of a server which was named, nothing is taken for granted.
+        # No in-cluster defaults for an explicitly configured server.
         own = not config.server
         self._token_file = config.token_file or (_OWN / "token" if own else None)
         self._ca_file = config.ca_file or (_OWN / "ca.crt" if own else None)
 
     async def get(self, path: str) -> Any:
-        """The JSON of an answer. Raises FindError."""
+        """Return the JSON of a response. Raise FindError."""
         async with asyncio.timeout(ANSWER_S * 4), self._ask(path) as pieces:
             body = bytearray()
             async for piece in pieces:
@@ -58,8 +57,9 @@ class Api:
         return _json(bytes(body))
 
     async def lines(self, path: str, silence_s: float) -> AsyncGenerator[Any, None]:
-        """None once the server has accepted, then the JSON of each line as it comes, until the
-        server ends it. Raises FindError."""
+        """Yield None once the request is accepted, then the JSON of each line until the server
+        closes. Raise FindError.
+        """
         buffer = b""
         async with self._ask(path, silence_s) as pieces:
             yield None
@@ -75,7 +75,7 @@ class Api:
     async def _ask(
         self, path: str, silence_s: float = ANSWER_S
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send the request; the body's pieces once its head says 200."""
+        """Send the request; yield the body's pieces after status 200."""
         request = self._request(path)
         writer = None
         try:
@@ -124,7 +124,7 @@ class Api:
             return None
         try:
             context = ssl.create_default_context(cafile=self._ca_file)
-        except OSError as error:  # also what OpenSSL says of a file without a certificate
+        except OSError as error:  # includes OpenSSL errors for invalid certificate files
             message = f"the CA {self._ca_file} cannot be used: {error.strerror or error}"
             raise FindError("no_credentials", message) from None
         context.set_alpn_protocols(["http/1.1"])
@@ -132,7 +132,6 @@ class Api:
 
 
 def _own_server() -> str:
-    """Of the cluster this pod runs in."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

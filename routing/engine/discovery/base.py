@@ -1,7 +1,7 @@
-"""What every way of finding workers has in common: a task, the last good answer, and its account.
+"""Base class of worker discovery: polling task, last good result, error accounting.
 
-Promises that a failure never takes a worker away: what was found last stays, and the failure is
-counted by reason, shown, and said once until it changes. Must not know where workers are found.
+A failure never removes workers: the last result stays; the failure is counted by reason and logged
+once until it changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FindError(Exception):
-    """Asking failed; `reason` is how it is counted."""
+    """Discovery failed; `reason` is a metric label."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -27,10 +27,10 @@ class FindError(Exception):
 
 
 class Finder(ABC):
-    """One place where workers are found. `workers` is the last good answer."""
+    """One discovery source. `workers` is the last good result."""
 
     kind: str
-    reasons: tuple[str, ...]  # of failures; counters exist for all from the start
+    reasons: tuple[str, ...]  # failure reasons; their counters exist from the start
 
     def __init__(self, name: str) -> None:
         self.name = f"{self.kind}:{name}"
@@ -42,7 +42,7 @@ class Finder(ABC):
         self._metrics: Metrics
 
     def attach(self, changed: Callable[[], None], log: Log, metrics: Metrics) -> None:
-        """Before `run`: who is told of changes, and where they are counted."""
+        """Set the change callback, log and metrics; call before `run`."""
         self._changed, self._log, self._metrics = changed, log, metrics
         for reason in self.reasons:
             metrics.discovery_errors.child(self.name, reason)
@@ -50,8 +50,7 @@ class Finder(ABC):
         metrics.discovered.child(self.name)
 
     @abstractmethod
-    async def run(self) -> None:
-        """Ask again and again, until cancelled."""
+    async def run(self) -> None: ...
 
     def succeeded(self, workers: tuple[WorkerConfig, ...]) -> None:
         self.last_success = time.time()

@@ -1,9 +1,7 @@
-"""Workers from DNS: every address of a name, such as a headless Service's.
+"""Worker discovery by DNS: each address of a name (for example a headless Service) is a worker.
 
-Promises to ask off the event loop, one question at a time, at its own pace: the resolver of the
-system does not tell how long an answer may be kept. A name without addresses is a failure and not
-an empty list: nobody can tell "all gone" from "the server does not know yet". Must not know what
-becomes of the workers.
+Lookups run off the event loop at a fixed interval, since the system resolver does not expose TTLs.
+A name without addresses is a failure, not an empty result.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ JITTER = 0.1
 
 
 async def resolve(name: str, port: int) -> list[Address]:
-    """All addresses, sorted: servers shuffle them. Raises FindError."""
+    """Return all addresses, sorted because servers shuffle them. Raise FindError."""
     try:
-        # In a thread of the loop's own pool, for as long as resolv.conf allows.
+        # Uses the loop's thread pool; resolv.conf sets the timeout.
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         reason = "no_name" if error.errno in _NO_NAME else "temporary"

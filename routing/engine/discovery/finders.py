@@ -1,7 +1,6 @@
-"""All places where workers are looked for, and the tasks which look.
+"""Discovery sources and their tasks.
 
-Promises that a place which stays in the configuration goes on undisturbed, and that one which goes
-takes its workers and its metrics with it. Must not know what becomes of the workers.
+A source that stays configured keeps running; a removed one takes its workers and metrics with it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Discovery:
-    """`found` is told of all workers of all places whenever they change."""
+    """Set of discovery sources. `found` is called with all discovered workers on every change."""
 
     def __init__(
         self, found: Callable[[tuple[WorkerConfig, ...]], None], log: Log, metrics: Metrics
@@ -36,12 +35,11 @@ class Discovery:
 
     @staticmethod
     def check(config: DiscoveryConfig) -> None:
-        """Raises ConfigError where nothing could be asked."""
+        """Raise ConfigError for a source that cannot be queried."""
         if config.services:
             Api(config.kubernetes)
 
     def follow(self, config: DiscoveryConfig) -> None:
-        """Look there from now on; the configuration has been checked."""
         if config == self._config:
             return
         finders: list[Finder] = [Dns(name, config.dns_interval_s) for name in config.dns]
@@ -49,8 +47,7 @@ class Discovery:
             api = Api(config.kubernetes)
             finders += [EndpointSlices(service, api) for service in config.services]
         wanted = {finder.name: finder for finder in finders}
-        # Who is asked, or how often, concerns all places: then they begin anew, and keep what
-        # was found until they have an answer.
+        # API server and interval affect all sources: restart them, keeping their last results.
         before, self._config = self._config, config
         anew = (config.dns_interval_s, config.kubernetes) != (
             before.dns_interval_s,
@@ -80,7 +77,6 @@ class Discovery:
             self._metrics.forget_source(name)
 
     def _ended(self, finder: Finder, task: asyncio.Task[None]) -> None:
-        """A finder never ends by itself; if it does it is our own mistake, and must show."""
         if not task.cancelled():
             finder.error = f"stopped looking: {task.exception()!r}"
             self._log.event("error", "discovery_ended", source=finder.name, error=finder.error)

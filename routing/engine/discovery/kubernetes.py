@@ -1,8 +1,6 @@
-"""Workers from a Service's EndpointSlices: listed once, then watched.
+"""Worker discovery by a Service's EndpointSlices: list, then watch.
 
-Promises what the API's documentation asks of a watcher: go on from the last version that was
-seen, bookmarks included; when that is too old (410), list again; and when the API is away, keep
-what is known and ask again more and more rarely. Must not know what becomes of the workers.
+Continues from the last resourceVersion, lists again on 410, and backs off while the API is down.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from routing.engine.discovery import slices
 from routing.engine.discovery.api import ANSWER_S, Api
 from routing.engine.discovery.base import Finder, FindError
 
-WATCH_S = 240  # the server ends a watch after this; a new one begins where it ended
+WATCH_S = 240  # server-side watch timeout; the next watch continues from the last version
 PAGE = 100
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 
@@ -38,7 +36,7 @@ class EndpointSlices(Finder):
         self._service = service
         self._api = api
         self._slices: dict[str, Mapping[str, Any]] = {}
-        self._version = ""  # "": nothing to go on from
+        self._version = ""  # "": a list is required
         self._pause = FIRST_PAUSE_S
         selector = quote(f"kubernetes.io/service-name={service.name}", safe="")
         self._path = (
@@ -54,18 +52,17 @@ class EndpointSlices(Finder):
                 await self._watch()
             except FindError as error:
                 if error.reason == "expired":
-                    self._version = ""  # nobody's failure: time has passed
+                    self._version = ""  # expired version, not an error
                     self.count(error)
                 else:
                     self.failed(error)
             except TimeoutError:
                 self.failed(FindError("unreachable", "the API did not answer in time"))
-            # Also after a watch which ended at once: nothing asks more often than this.
+            # Minimum interval, also after a watch that ended at once.
             await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))
             self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
 
     async def _list(self) -> None:
-        """All slices, in pages; they replace what was known."""
         found: dict[str, Mapping[str, Any]] = {}
         token = ""
         while True:
@@ -83,7 +80,7 @@ class EndpointSlices(Finder):
         self._told()
 
     async def _watch(self) -> None:
-        """Changes as they happen, watch after watch, until one fails or ends too soon."""
+        """Apply changes, watch after watch, until one fails or ends too early."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -121,11 +118,10 @@ class EndpointSlices(Finder):
                 self._slices[name] = data
 
     def _told(self) -> None:
-        """The API is there, and this is what it says."""
         known = {worker.id for worker in self.workers}
         try:
             found = slices.workers(self._slices.values(), self._service, self.name, known)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            self._version = ""  # nothing of it can be trusted
+            self._version = ""  # the version cannot be trusted
             raise FindError("bad_answer", f"the API's answer is no slice: {error}") from None
         self.succeeded(found)

@@ -1,8 +1,7 @@
-"""EndpointSlices in, workers out: which pods of a Service can be sent requests. Pure.
+"""Map EndpointSlices to workers.
 
-Promises that only a pod which is ready and not terminating becomes a worker. One which was and is
-no more drains: its requests go on, and what it has cached is remembered should it come back. Must
-not know how the slices got here.
+Only pods that are ready and not terminating become workers. A former worker that is not ready
+drains: its requests finish and its cache contents are remembered.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _WORKER_ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")
 
 
 def _port(data: Mapping[str, Any], wanted: str) -> int:
-    """The port of that name, or without one the first; 0 when there is none."""
+    """Return the named port, or the first one; 0 if there is none."""
     for port in data.get("ports") or ():
         if not wanted or port.get("name") == wanted:
             number = port.get("port")
@@ -32,14 +31,14 @@ def _name(endpoint: Mapping[str, Any], address: Address) -> str:
 
 
 def _order(data: Mapping[str, Any]) -> tuple[bool, str]:
-    """A pod of two families is in slices of both; it is one worker, by IPv4 where it has that."""
+    """Sort key: a dual-stack pod is in slices of both families; prefer IPv4."""
     return data.get("addressType") != "IPv4", str((data.get("metadata") or {}).get("name"))
 
 
 def workers(
     slices: Iterable[Mapping[str, Any]], service: Service, source: str, known: Collection[str]
 ) -> tuple[WorkerConfig, ...]:
-    """`known` are the ids of those which were workers before."""
+    """Return the workers of a Service. `known`: ids of the previous workers."""
     found: dict[str, WorkerConfig] = {}
     for data in sorted(slices, key=_order):
         port = _port(data, service.port_name)
@@ -52,7 +51,7 @@ def workers(
             address = Address(str(addresses[0]), port)
             name = _name(endpoint, address)
             conditions = endpoint.get("conditions") or {}
-            # Kubernetes: a condition which is not told means ready, and not terminating.
+            # Kubernetes API: an unset condition means ready and not terminating.
             serving = conditions.get("ready") is not False and not conditions.get("terminating")
             if not serving and name not in known:
                 continue

@@ -1,8 +1,4 @@
-"""Connections to one worker: kept alive, handed out newest first.
-
-Promises that a connection given back can be used again, and that nothing stays open for a worker
-which is gone. Must not know requests beyond handing a connection to whoever asked.
-"""
+"""Keep-alive connection pool of one worker, newest first (LIFO)."""
 
 from __future__ import annotations
 
@@ -17,18 +13,18 @@ from time import perf_counter
 from routing.engine.config import Address
 from routing.engine.fleet.worker_connection import WorkerConnection
 
-# uvicorn, which serves vLLM, closes after 5 s without a request; we leave first.
+# uvicorn (vLLM's server) closes idle connections after 5 s; close before it does.
 IDLE_S = 4.0
 
 
 def refusal(error: OSError) -> tuple[str, bool]:
-    """Why connecting failed, in words, and whether nothing listens there."""
+    """Return the reason why connecting failed, and True if the connection was refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}", False
+        return f"certificate verification failed: {error.verify_message}", False
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}", False
-    # A loop's own texts hide the reason; the error number tells it. A name with several
-    # addresses fails with the numbers of all in its text.
+    # asyncio's message hides the reason; use errno. With several addresses the numbers are only in
+    # the message text.
     numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
     if error.errno is None and len(numbers) == 1:
         number = numbers.pop()
@@ -39,8 +35,10 @@ def refusal(error: OSError) -> tuple[str, bool]:
 
 
 class ConnectionPool:
-    """Connections to one address, `tls_name` being the name in its certificate;
-    `connect_timeout_s` may change while it lives."""
+    """Connections to one address.
+
+    `tls_name`: name in its certificate. `connect_timeout_s` may change.
+    """
 
     def __init__(
         self,
@@ -57,7 +55,7 @@ class ConnectionPool:
         self._closed = False
 
     def take(self) -> WorkerConnection | None:
-        """An idle connection, or None: then `connect`."""
+        """Return an idle connection, or None (then use `connect`)."""
         oldest = perf_counter() - IDLE_S
         while self.idle:
             connection = self.idle.pop()
@@ -78,9 +76,9 @@ class ConnectionPool:
         connected: Callable[[WorkerConnection], None],
         failed: Callable[[str, bool], None],
     ) -> asyncio.Task[None]:
-        """Open one more; exactly one of the two is called, unless the task is cancelled.
+        """Open a connection; exactly one callback is called, unless the task is cancelled.
 
-        `failed(why, refused)`: refused means that nothing listens there.
+        `failed(reason, refused)`: refused means that nothing listens at the address.
         """
         return asyncio.get_running_loop().create_task(self._connect(connected, failed))
 
@@ -108,7 +106,6 @@ class ConnectionPool:
         connected(connection)
 
     def tick(self, now: float) -> None:
-        """Close what has been idle too long."""
         keep: list[WorkerConnection] = []
         for connection in self.idle:
             if connection.idle_since > now - IDLE_S:
@@ -122,7 +119,7 @@ class ConnectionPool:
             self.idle.remove(connection)
 
     def renew(self, tls: ssl.SSLContext, tls_name: str) -> None:
-        """New certificates: new connections use them, idle ones made with the old are closed."""
+        """Apply new certificates; idle connections made with the old ones are closed."""
         self._tls = tls
         self._tls_name = tls_name
         self._drop_idle()

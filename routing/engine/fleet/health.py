@@ -1,8 +1,7 @@
-"""Asks every worker, again and again, whether it is there, and what it serves.
+"""Health checks and model discovery of workers.
 
-Promises one cheap GET an interval for each worker, spread in time, on a kept connection of its
-own so that a full pool cannot make a worker look dead; and no check outliving its worker. Must
-not know what a verdict means: the table does.
+One GET per worker and interval, jittered, on a dedicated connection so that a full pool does not
+affect the check.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from routing.engine.fleet.probe_request import AskError, ask
 from routing.engine.fleet.vitals import Vitals, read
 from routing.engine.fleet.workers import Worker
 
-JITTER = 0.1  # of the interval, either way: what began together does not stay together
-FIRST_SPREAD_S = 0.0005  # between the first checks of two workers: a thousand in half a second
-FACTS_EVERY_S = 30.0  # LoRA adapters come and go while a worker runs
+JITTER = 0.1  # share of the interval, to desynchronize workers
+FIRST_SPREAD_S = 0.0005  # seconds between the first checks: 1000 workers start within 0.5 s
+FACTS_EVERY_S = 30.0  # LoRA adapters change while a worker runs
 
 
 Verdict = Callable[[Worker, str, bool], None]
@@ -31,7 +30,7 @@ def _jitter() -> float:
 
 
 class Health:
-    """One task for each worker; `follow` starts and ends them as the workers change."""
+    """One task per worker; `follow` starts and stops them as the fleet changes."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class Health:
         self._verdict(worker, error_text, False)
 
     async def _ask_models(self, worker: Worker) -> bool:
-        """Learn /v1/models; a worker without it (or with a key of its own) is fine too."""
+        """Query /v1/models; a worker without it (or with its own key) is accepted."""
         try:
             status, body = await ask(worker, "/v1/models", self.config.timeout_s)
             data = orjson.loads(body) if status == 200 else {}
@@ -98,7 +97,7 @@ class Health:
         return True
 
     async def _ask_metrics(self, worker: Worker) -> None:
-        """Learn how much it can hold and since when it runs; without it defaults hold."""
+        """Read cache capacity and process start from /metrics; defaults apply without it."""
         try:
             status, body = await ask(worker, "/metrics", self.config.timeout_s)
         except AskError:

@@ -1,9 +1,7 @@
-"""Load accounting: what a request weighs on its worker, and the workers in order of their load.
+"""In-flight load per worker, and workers ordered by load.
 
-Promises that a worker's numbers come back to nothing when its last request has ended, however
-that ended, and that an Order is right after every change without looking at all workers. Nothing
-here is read from a worker: what was dispatched is known at once, a scraped gauge is old.
-Must not know requests or sockets; the formula is policies/cost.py.
+Load is counted at dispatch, not scraped, so it is never stale, and returns to zero when the last
+request ends. `Order` is updated incrementally. policies/cost.py has the formula.
 """
 
 from __future__ import annotations
@@ -14,23 +12,20 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from routing.engine.policies import cost
-from routing.engine.policies.base import Entry, RoutingTarget
+from routing.engine.policies.load_order import Entry, RoutingTarget
 
 
 class LoadedTarget(RoutingTarget, Protocol):
-    """A worker as its load is kept: plain numbers, written here only."""
-
     load: float
     in_flight: int
-    backlog: int  # prompt tokens it was sent and has not computed, as far as we can see
-    decoding: int  # answers which have begun
-    weight: float  # how heavy it counts: 1, or more while the worker starts slowly
+    backlog: int  # prompt tokens sent and not computed yet, as far as observed
+    decoding: int  # requests that have begun to answer
+    weight: float
     order: Order | None
     entry: Entry
 
 
 def weigh(worker: LoadedTarget) -> None:
-    """After a change of a worker's numbers or of its last pick."""
     decoding = worker.decoding
     load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
     worker.load = load * worker.weight
@@ -40,12 +35,12 @@ def weigh(worker: LoadedTarget) -> None:
 
 
 class Charge:
-    """What one request weighs on one worker, from dispatch to its end."""
+    """Load of one request on one worker, from dispatch to its end."""
 
     __slots__ = ("_decoding", "_uncached", "worker")
 
     def __init__(self, worker: LoadedTarget, uncached: int) -> None:
-        """The request is sent now; `uncached` tokens of its prompt must be computed."""
+        """Add the request; `uncached`: prompt tokens to compute."""
         self.worker = worker
         self._uncached = uncached
         self._decoding = False
@@ -54,7 +49,7 @@ class Charge:
         weigh(worker)
 
     def left(self, tokens: int) -> None:
-        """No more than so many tokens of its prompt have still to be computed."""
+        """Lower the remaining prompt tokens to at most `tokens`."""
         done = self._uncached - max(tokens, 0)
         if done > 0:
             self._uncached -= done
@@ -62,7 +57,7 @@ class Charge:
             weigh(self.worker)
 
     def answered(self) -> None:
-        """The first byte of the answer: its prompt has been computed."""
+        """Record the first answer byte: the prompt is computed."""
         worker = self.worker
         worker.backlog -= self._uncached
         self._uncached = 0
@@ -71,7 +66,7 @@ class Charge:
         weigh(worker)
 
     def end(self) -> None:
-        """Exactly once."""
+        """Remove the request; call exactly once."""
         worker = self.worker
         worker.in_flight -= 1
         worker.backlog -= self._uncached
@@ -81,7 +76,7 @@ class Charge:
 
 
 def bucket(load: float) -> int:
-    """Loads which differ by less than an eighth share a number; more load, a larger number."""
+    """Return the load bucket: loads within an eighth share one; monotonic in load."""
     whole = int(load)
     if whole < 8:
         return max(whole, 0)
@@ -90,7 +85,6 @@ def bucket(load: float) -> int:
 
 
 def least_of(number: int) -> float:
-    """The smallest load of a bucket."""
     if number < 8:
         return float(number)
     shift = (number >> 3) - 1
@@ -98,12 +92,11 @@ def least_of(number: int) -> float:
 
 
 class Order:
-    """Workers from the least loaded up; of equals the one picked longest ago is first. With
-    `by_turn` load does not count.
+    """Workers by ascending load; ties by least recent pick. With `by_turn` load is ignored.
 
-    Beside the order itself, which is exact, it has the workers of about the same load as bits of
-    one int, so that the least loaded of any set is found in a few steps. A change costs two
-    bisections, so all this is worth having where there are many workers only.
+    Beside the exact order it keeps bitmasks of workers by load bucket, so that the least loaded of
+    any set is found in a few steps. A change costs two bisections, which pays off only for large
+    fleets.
     """
 
     __slots__ = ("_buckets", "_by_slot", "_by_turn", "_used", "_where", "bits", "entries", "total")
@@ -111,9 +104,9 @@ class Order:
     def __init__(self, workers: Iterable[LoadedTarget], by_turn: bool = False) -> None:
         self._by_turn = by_turn
         self._by_slot: dict[int, LoadedTarget] = {}
-        self._where: dict[int, int] = {}  # slot: bucket
+        self._where: dict[int, int] = {}  # slot -> bucket
         self._buckets: defaultdict[int, int] = defaultdict(int)
-        self._used = 0  # the buckets which are not empty, as bits
+        self._used = 0
         self.bits = 0
         self.entries: list[Entry] = []
         self.total = 0.0
@@ -154,8 +147,9 @@ class Order:
         self._used |= 1 << number
 
     def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
-        """Of the workers with these bits up to `count` which have about the least load. Where
-        more have it, `turn` (any number) tells with whom to begin."""
+        """Return up to `count` of the least loaded workers in `bits` (by bucket); `turn` rotates
+        the start among ties.
+        """
         buckets = self._buckets
         used = self._used
         while used:
@@ -167,8 +161,10 @@ class Order:
         return []
 
     def up_to(self, good: Callable[[float], bool], bits: int) -> int:
-        """Which of these bits are of workers whose load is good; more load is never better."""
-        low, high = 0, self._used.bit_length()  # the first bucket which is not good
+        """Return the subset of `bits` whose load satisfies `good`, a predicate that is monotonic in
+        load.
+        """
+        low, high = 0, self._used.bit_length()  # first bucket that is not good
         while low < high:
             middle = (low + high) // 2
             if good(least_of(middle)):
@@ -187,7 +183,6 @@ class Order:
         return near & bits
 
     def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
-        """Up to `count` of the workers with these bits."""
         bits &= self.bits
         if bits.bit_count() > count:
             below = (1 << turn % bits.bit_length()) - 1

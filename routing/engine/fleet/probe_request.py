@@ -1,7 +1,7 @@
-"""One request to a worker by the router itself, on the worker's own probe connection.
+"""Requests of the router itself to a worker, on its probe connection.
 
-Promises an answer, or the reason why not, within its time; a kept connection which the worker
-closed meanwhile is replaced once without a word. Must not know why it is asked.
+Each ends with an answer or an error within its timeout. A kept connection closed by the worker is
+replaced once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 class AskError(Exception):
-    """The worker gave no good answer; `refused`: nothing listens there."""
+    """The worker gave no valid answer; `refused`: nothing listens at its address."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
         super().__init__(message)
@@ -26,8 +26,6 @@ class AskError(Exception):
 
 
 class _Answer:
-    """Collects one answer."""
-
     __slots__ = ("_connection", "_pieces", "_size", "_status", "done", "head_only")
 
     def __init__(self, connection: WorkerConnection) -> None:
@@ -56,8 +54,7 @@ class _Answer:
     def answer_lost(self, _code: str, message: str) -> None:
         self._end(AskError(message))
 
-    def upload_paused(self, paused: bool) -> None:
-        """Nothing is uploaded."""
+    def upload_paused(self, paused: bool) -> None: ...
 
     def _end(self, error: AskError) -> None:
         if not self.done.done():
@@ -108,8 +105,10 @@ def _head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
 async def ask(
     worker: Worker, path: str, timeout_s: float, body: bytes = b"", lines: bytes = b""
 ) -> tuple[int, bytes]:
-    """Status and body of a GET, or of a POST of JSON which may be done twice; raises AskError.
-    `lines`: whole header lines more."""
+    """Return status and body of a GET, or of an idempotent JSON POST. Raise AskError.
+
+    `lines`: additional header lines.
+    """
     head = _head(worker, path, body, lines)
     try:
         async with asyncio.timeout(timeout_s):
@@ -118,7 +117,7 @@ async def ask(
                 try:
                     return await _once(kept, head, body)
                 except AskError:
-                    pass  # it may have closed just now: only a new connection can tell
+                    pass  # a kept connection may just have closed: retry on a new one
             return await _once(await _connect(worker), head, body)
     except TimeoutError:
         raise AskError("no answer in time") from None

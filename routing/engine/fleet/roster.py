@@ -1,36 +1,42 @@
-"""Which workers there are: those of the configuration and those discovered, put into the table.
+"""Merge configured and discovered workers into the table.
 
-Promises that a worker which stays keeps its connections, its load and what it was sent, and that
-one which goes takes its metrics and its place in the policy's memory with it, while its requests
-go on to their end. Of two with one id or one address the configured one holds, then the one which
-was found first. Must not know how workers are found or watched.
+On duplicate ids or addresses the configured worker wins, then the one discovered first.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.vitals import Vitals
-from routing.engine.fleet.workers import NO_LIMIT, Worker
+from routing.engine.fleet.workers import NO_LIMIT, Table, Worker
+from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics
 from routing.engine.policies import base
 from routing.engine.policies.base import RoutingPolicy
 
-if TYPE_CHECKING:
-    from routing.engine.router import Router
+
+class RosterOwner(Protocol):
+    config: Config
+    log: Log
+    metrics: Metrics
+    policy: RoutingPolicy
+    table: Table
+
+    def tell_kv(self, worker: Worker, what: str) -> None: ...
 
 
 def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
-    """By id; what comes later and repeats an id or an address is left out."""
+    """Merge by id; a later entry with a known id or address is dropped."""
     merged: dict[str, WorkerConfig] = {}
     places = set()
     for group in groups:
         for worker in group:
-            # The configuration may list an address twice on purpose; discovery has no purpose.
+            # The configuration may list an address twice on purpose; discovery may not.
             repeated = worker.address in places and worker.source != "config"
             if worker.id not in merged and not repeated:
                 merged[worker.id] = worker
@@ -39,17 +45,16 @@ def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
 
 
 class Roster:
-    """The only place which adds workers to the table and takes them out."""
+    """Sole owner of additions to and removals from the table."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: RosterOwner) -> None:
         self._router = router
         self._discovered: tuple[WorkerConfig, ...] = ()
-        self._policy: RoutingPolicy | None = None  # to which all workers have been introduced
+        self._policy: RoutingPolicy | None = None
         self._tls: WorkerTlsConfig | None = None
         self._context: ssl.SSLContext | None = None
 
     def discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
-        """All that discovery knows now, in place of what it knew."""
         self._discovered = workers
         self.take_over(self._router.config)
 
@@ -106,7 +111,6 @@ class Roster:
         router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
 
     def _introduce(self, worker: Worker) -> None:
-        """To the policy in force, and to its counters."""
         policy = self._router.policy
         decisions = self._router.metrics.decisions
         reasons = (*policy.reasons, base.RETRY, base.PINNED)
@@ -123,8 +127,7 @@ class Roster:
         return ConnectionPool(worker.address, config.limits.connect_timeout_s, tls, name)
 
     def renew_tls(self, config: Config) -> None:
-        """Only workers with https:// pay for a context, and only a change makes a new one.
-        Raises ConfigError."""
+        """Rebuild the TLS context for https:// workers if it changed. Raise ConfigError."""
         if not config.discovery.tls and not any(worker.tls_name for worker in config.workers):
             return
         if config.worker_tls == self._tls:
@@ -137,7 +140,7 @@ class Roster:
                 "warning",
                 "worker_tls_not_verified",
                 field="worker_tls.insecure_skip_verify",
-                effect="anybody on the way to the workers can read and change what passes",
+                effect="traffic to the workers can be intercepted and modified",
             )
         for worker in self._router.table.workers.values():
             if worker.tls_name:
@@ -145,10 +148,10 @@ class Roster:
                 worker.pool.renew(context, name)
                 worker.probe_pool.renew(context, name)
 
-    # -- what they say of themselves
+    # -- worker facts
 
     def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
-        """What its metrics say: a new process has nothing of what we remember of the old one."""
+        """Apply a worker's metrics; a new process start time discards what was remembered of it."""
         router = self._router
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:
@@ -165,6 +168,5 @@ class Roster:
         self.set_capacity(worker)
 
     def set_capacity(self, worker: Worker) -> None:
-        """Bound what is remembered of a worker by what it can hold."""
         if worker.cache_tokens:
             self._router.policy.set_capacity(worker.id, worker.cache_tokens)

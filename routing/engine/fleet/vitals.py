@@ -1,8 +1,4 @@
-"""What a worker's own /metrics say about it: how much its cache holds, and since when it runs.
-
-Promises to find those two numbers in vLLM's text and to give None for what is not there. Must not
-know where the text comes from.
-"""
+"""Parse cache capacity and process start time from vLLM's /metrics text; None where absent."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ def _tokens(labels: dict[bytes, bytes]) -> int:
 
 
 def _lines(text: bytes, start: bytes) -> Iterator[bytes]:
-    """What follows `start` on each line which begins with it; quick, for the text is long."""
+    """Yield the rest of each line that begins with `start`, without parsing the whole text."""
     at = -1 if text.startswith(start) else text.find(b"\n" + start)
     found = at >= 0 or text.startswith(start)
     while found:
@@ -44,7 +40,7 @@ def _lines(text: bytes, start: bytes) -> Iterator[bytes]:
 
 
 def read(text: bytes) -> Vitals:
-    """With data parallelism each engine has a line and a cache of its own: they add up."""
+    """Sum the engines' caches (one line per data-parallel engine)."""
     tokens = sum(
         _tokens(dict(_LABEL.findall(line))) for line in _lines(text, b"vllm:cache_config_info{")
     )

@@ -1,25 +1,21 @@
-"""One connection to a worker: sends a request, finds the answer's end, hands its bytes on.
+"""Connection to a worker: send a request, forward the answer, detect its end.
 
-Promises that bytes are handed on as they come and unchanged, and that a connection is used again
-only after a complete answer to a completely sent request. Must not know clients or policies.
+Bytes are forwarded unchanged as they arrive. A connection is reused only after a complete answer to
+a completely sent request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from routing.engine.http import peer_state
 from routing.engine.http.head_cache import read_response
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
 
-if TYPE_CHECKING:
-    from routing.engine.fleet.connection_pool import ConnectionPool
-
 MAX_HEAD_BYTES = 65_536
-# Informational (1xx) responses before one answer. Some servers send one or two; an endless row of
-# them is never an answer.
+# Limit of informational (1xx) responses before an answer; servers send one or two.
 MAX_INTERIM = 16
 _NO_BODY = (204, 304)
 _HEAD, _LENGTH, _CHUNKED, _TO_CLOSE = range(4)
@@ -27,27 +23,31 @@ _WRITE_HIGH_BYTES = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Who asked: gets the answer as it comes."""
-
-    head_only: bool  # the request was HEAD: no body follows, whatever the head says
+    head_only: bool  # HEAD request: no body follows
 
     def answer_head(self, head: ResponseHead) -> bool:
-        """The head is here; False: the answer is not wanted, the connection is closed."""
+        """Take the response head; return False to reject the answer and close the connection."""
 
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
-        """`data` as it came, `pieces` its payload without chunk framing."""
+        """Take body data: `data` as received, `pieces` the payload without chunk framing."""
 
     def answer_done(self) -> None: ...
 
-    def answer_lost(self, code: str, message: str) -> None:
-        """The connection died before the answer's end."""
+    def answer_lost(self, code: str, message: str) -> None: ...
 
     def upload_paused(self, paused: bool) -> None: ...
 
 
+class ConnectionOwner(Protocol):
+    def lost(self, connection: WorkerConnection) -> None: ...
+    def give(self, connection: WorkerConnection) -> None: ...
+
+
 def _ended_well(transport: asyncio.Transport) -> bool:
-    """Over TLS an end without TLS' own goodbye is a cut wire, and loops do not tell the two
-    apart; the session does."""
+    """Return True if TLS ended with close_notify.
+
+    asyncio does not distinguish a truncated stream; the TLS session does.
+    """
     session = transport.get_extra_info("ssl_object")
     if session is None:
         return True
@@ -75,13 +75,13 @@ class WorkerConnection(asyncio.Protocol):
         "uses",
     )
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
         self._receiver: Receiver | None = None
         self._buffer = b""
         self._state = _HEAD
         self._left = 0
-        self._interim = 0  # informational responses to the request in flight
+        self._interim = 0
         self._chunks: ChunkedBody | None = None
         self._reusable = True
         self._paused = False
@@ -89,10 +89,10 @@ class WorkerConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self.transport: asyncio.Transport
 
-    # -- asyncio's side
+    # -- asyncio protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         peer_state.watch(transport)
 
@@ -118,7 +118,7 @@ class WorkerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is None:
-            self.close()  # bytes nobody asked for
+            self.close()  # unsolicited bytes
             return
         try:
             if self._state == _HEAD:
@@ -132,10 +132,10 @@ class WorkerConnection(asyncio.Protocol):
             self.close()
             receiver.answer_lost("upstream_protocol", str(error))
 
-    # -- the router's side
+    # -- router interface
 
     def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
-        """Send a request; an upload which is still coming follows with `send_more`."""
+        """Send a request; a streamed body follows with `send_more`."""
         self._receiver = receiver
         self._state = _HEAD
         self._interim = 0
@@ -151,7 +151,7 @@ class WorkerConnection(asyncio.Protocol):
         self.transport.write(data)
 
     def abandon(self) -> None:
-        """The answer is not wanted any more: the worker sees the close and stops its work."""
+        """Drop the answer; the close makes the worker abort the request."""
         self._receiver = None
         if not self.transport.is_closing():
             self.transport.abort()
@@ -160,7 +160,7 @@ class WorkerConnection(asyncio.Protocol):
         self.transport.close()
 
     def pause(self, paused: bool) -> None:
-        """The client reads slower than the worker writes: let TCP tell the worker."""
+        """Pause reading while the client is slower than the worker (TCP backpressure)."""
         if paused != self._paused and not self.transport.is_closing():
             self._paused = paused
             if paused:
@@ -177,13 +177,13 @@ class WorkerConnection(asyncio.Protocol):
 
     @property
     def body_done(self) -> bool:
-        """All chunks of the answer are here."""
+        """Return True if the chunked answer is complete."""
         return self._chunks is not None and self._chunks.done
 
     # -- reading
 
     def _read_head(self, receiver: Receiver, data: bytes) -> bytes | None:
-        """The body's first bytes; None when there is nothing (more) to read."""
+        """Return the first body bytes; None if more data is needed or the answer ended."""
         seen = len(self._buffer)
         buffer = self._buffer + data if seen else data
         start = 0
@@ -199,7 +199,7 @@ class WorkerConnection(asyncio.Protocol):
             if head.status >= 200:
                 break
             if head.status == 101:
-                raise ProtocolError("the worker switched protocols unasked")
+                raise ProtocolError("the worker sent an unsolicited 101 response")
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 raise ProtocolError(f"the worker sent more than {MAX_INTERIM} 1xx responses")

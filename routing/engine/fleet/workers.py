@@ -1,12 +1,7 @@
-"""The workers as the router sees them, and which of them may be picked now.
+"""Worker state, and the table of eligible workers.
 
-Promises that `Table.eligible` is right after every change of state (in a large fleet a worker
-which came waits for the next tick), so that a pick reads it and asks nothing. A worker is *down*
-when it does not answer health checks (or refuses connections), *draining* when told so, *left
-out* for a while when its requests keep failing although its health check passes (circuit.py); when
-all that remain are left out, they are used all the same. One that comes or comes back starts
-slowly: its load counts more than it is, what it has cached in full.
-Must not know HTTP.
+`Table.eligible` is updated on every state change, so that a pick only reads it. A worker is down,
+draining or ejected (circuit.py); if all remaining workers are ejected, they are used anyway.
 """
 
 from __future__ import annotations
@@ -23,20 +18,19 @@ from console.processkit.metrics import Number
 from routing.engine.config import HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import Circuit
 from routing.engine.fleet.load import Order, weigh
-from routing.engine.policies.base import Entry, Fleet
+from routing.engine.policies.base import Fleet
+from routing.engine.policies.load_order import Entry
 
 if TYPE_CHECKING:
     from routing.engine.fleet.connection_pool import ConnectionPool
 
-# A worker which just came begins with this share of what the others carry.
+# Initial share of a new worker during slow start.
 SLOW_START_SHARE = 0.1
-NO_LIMIT = 1 << 60  # of requests in flight
-SMALL_FLEET = 16  # up to here looking at every worker is cheaper than keeping them in order
+NO_LIMIT = 1 << 60
+SMALL_FLEET = 16  # up to this size scanning beats maintaining the order
 
 
 class Worker:
-    """One worker's state; counters are plain numbers, changed by whoever learns the fact."""
-
     __slots__ = (
         "address",
         "backlog",
@@ -88,21 +82,21 @@ class Worker:
         self.kv_events = config.kv_events
         self.kv_replay = config.kv_replay
         self.config_draining = config.draining
-        self.order_draining = False  # by /drain?worker=
+        self.order_draining = False
         self.host_line = f"host: {config.address}\r\n".encode()
         self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
         self.seed = xxhash.xxh3_64_intdigest(config.id.encode())
-        self.slot = -1  # a small number of its own while it is in a table
+        self.slot = -1  # unique small number while in a table
         self.up = False  # until the first health check passes
-        self.gone = False  # no longer configured
+        self.gone = False
         self.probes_failed = 0
         self.circuit = Circuit()
-        self.weight = 1.0  # how heavy its load counts; more while it starts slowly
-        self.slow_since = 0.0  # 0: it does not
-        self.config_cache_tokens = config.cache_tokens  # 0: what its metrics say
-        self.cache_tokens = config.cache_tokens  # 0: not known
-        self.started: float | None = None  # when its process did, by its own clock
-        self.in_flight = 0  # this and the next five: load.py
+        self.weight = 1.0  # load multiplier, > 1 during slow start
+        self.slow_since = 0.0  # 0: not in slow start
+        self.config_cache_tokens = config.cache_tokens  # 0: use its metrics
+        self.cache_tokens = config.cache_tokens
+        self.started: float | None = None  # process start by the worker's clock
+        self.in_flight = 0  # this and the next five are kept by load.py
         self.backlog = 0
         self.decoding = 0
         self.load = 0.0
@@ -110,16 +104,16 @@ class Worker:
         self.entry: Entry
         self.max_in_flight = NO_LIMIT
         self.served = 0
-        self.failures = 0  # attempts without an answer; they open the circuit
-        self.failed_requests = 0  # requests whose client got an error from the last attempt here
-        self.fingerprint: str | None = None  # see usage.Engine
+        self.failures = 0  # consecutive failed attempts, for the circuit
+        self.failed_requests = 0  # requests whose client got an error from their last attempt here
+        self.fingerprint: str | None = None
         self.last_error = ""
-        # Who was never picked is before all others, and in no order which anybody chose.
+        # Never picked: first in order, shuffled among each other.
         self.last_pick = -random.getrandbits(48)
         self.models: list[dict[str, object]] = []
         self.decisions: dict[str, Number] = {}
         self.pool: ConnectionPool
-        self.probe_pool: ConnectionPool  # of its own: a full pool cannot make a worker look dead
+        self.probe_pool: ConnectionPool  # dedicated: a full pool does not affect health checks
 
     @property
     def draining(self) -> bool:
@@ -133,12 +127,12 @@ class Worker:
 
 
 class Table:
-    """All workers by id; `eligible` can be picked, `others` are known and cannot; `fleet` is both
-    as a policy sees them.
+    """All workers by id.
 
-    `on_change(worker, what)` is told of "up", "down" (answers no checks), "lost" (its process is
-    gone, and what it had cached with it), "engine_died" (only its server is left), "ejected",
-    "trial" (after its pause one request may try it), "back".
+    `eligible` can be picked, `others` cannot; `fleet` is the policies' view of both.
+    `on_change(worker, what)` gets "up", "down" (fails checks), "lost" (process gone, cache lost),
+    "engine_died" (only the API server is left), "ejected", "trial" (one request allowed after the
+    pause), "back".
     """
 
     def __init__(self, on_change: Callable[[Worker, str], None]) -> None:
@@ -148,17 +142,17 @@ class Table:
         self.eligible: tuple[Worker, ...] = ()
         self.others: tuple[Worker, ...] = ()
         self.fleet = Fleet(())
-        self.by_turn = False  # as the policy wants it; takes effect at the next refresh
+        self.by_turn = False  # requested by the policy; applied at the next refresh
         self._on_change = on_change
         self._free_slots: list[int] = []
-        self._came: list[Worker] = []  # up since the last tick, and not eligible before the next
+        self._came: list[Worker] = []  # up since the last tick, eligible from the next
 
     def refresh(self) -> None:
         serving = [w for w in self.workers.values() if w.up and not w.draining]
         trusted = [w for w in serving if w.circuit.admits]
         self.eligible = tuple(trusted or serving)
         chosen = set(self.eligible)
-        # A draining worker is on its way out by order: it is not a lost chance.
+        # A draining worker is leaving on purpose and does not count as a lost match.
         self.others = tuple(w for w in self.workers.values() if w not in chosen and not w.draining)
         for worker in self.workers.values():
             worker.order = None
@@ -167,19 +161,19 @@ class Table:
         self.fleet = Fleet(self.eligible, self.others, order)
 
     def add(self, worker: Worker) -> None:
-        """Any number, then `refresh`."""
+        """Add a worker; call `refresh` after a batch."""
         worker.slot = heappop(self._free_slots) if self._free_slots else len(self.workers)
         self.workers[worker.id] = worker
 
     def remove(self, worker_id: str) -> None:
-        """Any number, then `refresh`."""
+        """Remove a worker; call `refresh` after a batch."""
         worker = self.workers.pop(worker_id)
         worker.gone = True
         worker.order = None
         heappush(self._free_slots, worker.slot)
 
     def probed(self, worker: Worker, error: str, refused: bool, fall: int) -> None:
-        """A health check's outcome; `error` is empty when it passed."""
+        """Record a health check; `error` is empty on success."""
         if not error:
             worker.probes_failed = 0
             if not worker.up:
@@ -195,7 +189,6 @@ class Table:
             self._changed(worker, "lost" if refused else "down")
 
     def failed(self, worker: Worker, error: str, refused: bool) -> None:
-        """A request could not be served by this worker."""
         worker.failures += 1
         worker.last_error = error
         if worker.gone:
@@ -208,25 +201,24 @@ class Table:
             self._changed(worker, "ejected")
 
     def engine_died(self, worker: Worker, error: str) -> None:
-        """Its server still answers, but the engine behind it is gone, and its cache."""
+        """Record a dead engine behind a live API server; its cache is lost."""
         worker.failures += 1
         worker.last_error = error
         if not worker.gone and worker.circuit.failed(perf_counter(), self.rules, fatal=True):
             self._changed(worker, "engine_died")
 
     def answered(self, worker: Worker) -> None:
-        """A request was served, or begins to be: what failed before is forgiven."""
         if worker.circuit.answered():
             self._start_slowly(worker)
             self._changed(worker, "back")
 
     def sent(self, worker: Worker) -> None:
-        """A request goes to a worker whose circuit is not closed."""
+        """Record a request sent while the circuit is not closed."""
         if worker.circuit.sent(perf_counter()) and not worker.gone:
             self.refresh()
 
     def tick(self, now: float) -> None:
-        """Let those be tried whose pause is over; bring slow starters nearer to the others."""
+        """Allow trials after their pause; advance slow starts."""
         if self._came:
             self._let_in()
         for worker in self.workers.values():
@@ -236,12 +228,14 @@ class Table:
                 self._grow(worker, now)
 
     def restarted(self, worker: Worker) -> None:
-        """It is another process than before: warm it up like a new one."""
+        """Slow-start a worker whose process was replaced."""
         self._start_slowly(worker)
 
     def _start_slowly(self, worker: Worker) -> None:
-        """Its empty queue must not draw everything at once; what it has cached still does. While
-        the router itself is new all workers look new, and none is."""
+        """Begin slow start, so that an empty queue does not attract all traffic at once.
+
+        Skipped while the router itself is new: all workers look new then.
+        """
         now = perf_counter()
         if now - self._began >= self.rules.slow_start_s > 0:
             worker.slow_since = now
@@ -260,8 +254,7 @@ class Table:
         if worker.gone:
             return
         if what == "up" and len(self.eligible) > SMALL_FLEET:
-            # Where there are so many, one more can wait for the next tick: a thousand which come
-            # at once would be put in order a thousand times.
+            # Large fleet: defer to the next tick, so that 1000 new workers are sorted once.
             self._came.append(worker)
             return
         self.refresh()

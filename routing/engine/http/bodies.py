@@ -1,8 +1,7 @@
-"""Bounds on request bodies: how many bytes are buffered, how much JSON is read, how long at a time.
+"""Limits on request bodies: buffered bytes, JSON values, upload duration, parse slices.
 
-A small body is read at once. Any other is read in slices of SLICE_S between which the event loop
-serves everybody else, one such body at a time. Two steps cannot be sliced: the JSON parser, so the
-values of a body are counted before it is parsed; and freeing what it made.
+A small body is parsed at once. Others are scanned in slices of SLICE_S between which the event loop
+runs, one body at a time. Parsing and freeing cannot be sliced, so JSON values are counted first.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ import orjson
 from routing.engine.errors import Refusal
 
 SMALL_BYTES = 16_384
-# Ordinary long prompts: more text, not more objects.
+# Ordinary long prompts are more text, not more objects.
 MEDIUM_BYTES = 262_144
 MEDIUM_OBJECTS = 1024
 SLICE_S = 0.0005
 _SCAN_BYTES = 65_536
 _SLOWEST_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
-# What each of these makes the parser do, in plain values: objects, arrays and keys are costly.
+# Parser cost in plain values: objects, arrays and keys are expensive.
 _WEIGHTS = {b",": 1, b":": 4, b"[": 4, b"{": 4}
-# Of the budget, what only requests up to this size may use: large bodies cannot shut them out.
+# Share of the budget reserved for requests up to this size, so that large bodies cannot starve
+# them.
 _RESERVED_SHARE = 0.25
 _RESERVED_BYTES = 65_536
 
 
 def is_small(body: bytes) -> bool:
-    """Whether the body is read within a few milliseconds, whatever is in it."""
+    """Return True if any body of this size is parsed within a few milliseconds."""
     size = len(body)
     if size <= SMALL_BYTES:
         return True
-    # A sample: to count all of them would cost a tenth of what the request costs. Nobody knows the
-    # stride beforehand, so no pattern can hide from it.
+    # Sampled: counting all would cost a tenth of the request. The random stride prevents evasion.
     stride = 33 + getrandbits(5)
     return size <= MEDIUM_BYTES and body[::stride].count(b"{") * stride <= MEDIUM_OBJECTS
 
 
 class ReadPace:
-    """Yields to the event loop whenever a slice of time is used up."""
+    """Yield to the event loop whenever a time slice is used up."""
 
     def __init__(self) -> None:
         self._until = perf_counter() + SLICE_S
@@ -57,13 +56,12 @@ class ReadPace:
 
 
 class Arrival:
-    """The deadline of a body which is arriving: slower than 1000 bytes/s is too slow, however
-    steadily it drips."""
+    """Deadline of an arriving body: at least 1000 bytes/s on average."""
 
     __slots__ = ("_bytes", "_since")
 
     def begin(self, timeout_s: float) -> float:
-        """Measure from now on; before this the client was not asked to send, or was held up."""
+        """Start measuring; time before this was the router's own backpressure."""
         self._since = perf_counter()
         self._bytes = 0
         return self._since + timeout_s
@@ -71,14 +69,14 @@ class Arrival:
     def came(self, size: int, timeout_s: float) -> float:
         now = perf_counter()
         if self._bytes > timeout_s * _SLOWEST_BYTES_S and now > self._since + timeout_s:
-            self._since = now  # what came fast once is no credit for dripping later
+            self._since = now  # earlier speed is no credit
             self._bytes = 0
         self._bytes += size
         return min(now, self._since + self._bytes / _SLOWEST_BYTES_S) + timeout_s
 
 
 def collect(held: list[bytes | bytearray], pieces: Sequence[bytes | bytearray]) -> None:
-    """Append to `held`; small pieces together: each alone would take many times its size."""
+    """Append to `held`, joining small pieces to limit per-object overhead."""
     for piece in pieces:
         if not held or len(piece) >= _SMALL_PIECE_BYTES:
             held.append(piece)
@@ -89,7 +87,7 @@ def collect(held: list[bytes | bytearray], pieces: Sequence[bytes | bytearray]) 
 
 
 class Budget:
-    """Request bytes buffered for all clients together."""
+    """Request bytes buffered for all clients."""
 
     __slots__ = ("limit", "used")
 
@@ -98,9 +96,11 @@ class Budget:
         self.used = 0
 
     def hold(self, before: int, size: int) -> bool:
-        """Count `size` bytes for a client instead of `before`; False: too many, nothing changes."""
+        """Replace `before` bytes of a client by `size`; return False without change if over the
+        limit.
+        """
         used = self.used + size - before
-        if used <= self.limit >> 1:  # nearly always
+        if used <= self.limit >> 1:
             self.used = used
             return True
         limit = self.limit if size <= _RESERVED_BYTES else self.limit * (1 - _RESERVED_SHARE)
@@ -118,7 +118,7 @@ class Budget:
 
 
 def parse(body: bytes) -> dict[str, Any] | None:
-    """The JSON object in the body; None if there is none."""
+    """Return the JSON object of the body, or None."""
     try:
         data = orjson.loads(body) if body else None
     except orjson.JSONDecodeError:
@@ -127,12 +127,12 @@ def parse(body: bytes) -> dict[str, Any] | None:
 
 
 async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str, Any] | None:
-    """As `parse`, for a body of any size. Raises Refusal for more than `most_values`."""
+    """Parse a body of any size. Raise Refusal for more than `most_values`."""
     if not body[:_RESERVED_BYTES].lstrip().startswith(b"{"):
-        return None  # a form or a file
+        return None
     await _check_values(body, most_values, pace)
     collecting = gc.isenabled()
-    gc.disable()  # the parser makes no garbage: a collection would only walk what it has made
+    gc.disable()  # a collection would only walk the parser's live objects
     try:
         return parse(body)
     finally:
@@ -145,8 +145,8 @@ def _weigh(text: bytes) -> int:
 
 
 async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
-    """Raise Refusal if the body has more JSON values than `most`, without making any of them."""
-    marks = 0  # also those in texts
+    """Raise Refusal if the body has more than `most` JSON values, without building them."""
+    marks = 0  # includes marks inside strings
     for at in range(0, len(body), _SCAN_BYTES):
         marks += _weigh(body[at : at + _SCAN_BYTES])
         await pace.pause()
@@ -155,7 +155,7 @@ async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
     values, in_text, rest = 0, 0, b""
     for at in range(0, len(body), _SCAN_BYTES):
         part = rest + body[at : at + _SCAN_BYTES]
-        cut = len(part) - (len(part) - len(part.rstrip(b"\\"))) % 2  # keeps an escape whole
+        cut = len(part) - (len(part) - len(part.rstrip(b"\\"))) % 2  # do not cut inside an escape
         part, rest = part[:cut], part[cut:]
         pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(pieces[in_text::2])

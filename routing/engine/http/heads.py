@@ -1,8 +1,4 @@
-"""Heads as they go out: to a worker, to a client, and the router's own answers.
-
-Promises one place for what is added to a message on its way, so that nothing else is. Must not
-know sockets, workers' state or requests' lives.
-"""
+"""Outgoing HTTP heads: requests to workers, responses to clients, and the router's own answers."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ _STATUS_TEXT = {
 def to_worker(
     head: RequestHead, host_line: bytes, body: bytes | None, with_authorization: bool
 ) -> bytes:
-    """The request's head for a worker; `body` None: it follows as it comes."""
+    """Return the request head for a worker; `body` None: the body is streamed."""
     out = [head.method, b" ", head.target, b" HTTP/1.1\r\n", host_line, head.fields]
     if with_authorization and head.authorization:
         out += (b"authorization: ", head.authorization, b"\r\n")
@@ -51,7 +47,7 @@ def to_client(
     head: ResponseHead, framing: bytes, worker_line: bytes, decision: str, request: RequestHead,
     keep_alive: bool,
 ) -> bytes:  # fmt: skip
-    """The answer's head for the client; `framing` is its length or coding line, or empty."""
+    """Return the response head for the client; `framing` is its length or coding line, or empty."""
     return b"".join(
         (
             head.status_line,
@@ -69,7 +65,6 @@ def to_client(
 
 
 def of_refusal(refusal: Refusal, decision: str) -> bytes:
-    """The header lines which go with an error of our own."""
     more = b""
     if refusal.retry_after_s:
         more = b"retry-after: %d\r\n" % refusal.retry_after_s
@@ -87,7 +82,7 @@ def of_refusal(refusal: Refusal, decision: str) -> bytes:
 def own_answer(
     status: int, body: bytes, request: RequestHead | None, more: bytes, keep_alive: bool
 ) -> bytes:
-    """An answer of the router's own, with its body; `more` are whole header lines."""
+    """Return a complete answer of the router; `more`: additional header lines."""
     only_head = request is not None and request.method == b"HEAD"
     named = request is not None and request.request_id
     return b"".join(

@@ -1,9 +1,7 @@
-"""HTTP/1.1 without I/O: heads and chunked bodies, bytes in, facts out.
+"""HTTP/1.1 parser without I/O: heads and chunked bodies.
 
-Promises to read strictly what could be read two ways (request smuggling): conflicting or repeated
-lengths, folded headers, bare line feeds, spaces before a colon and unknown transfer codings are
-refused, never repaired. Headers which belong to one connection only are taken out, all others are
-handed on as they came. Must not know sockets, workers or policies.
+Strict against request smuggling: ambiguous lengths, folded headers, bare line feeds, spaces before
+a colon and unknown transfer codings are rejected. Hop-by-hop headers are removed.
 """
 
 from __future__ import annotations
@@ -14,31 +12,30 @@ from routing.engine.errors import Refusal
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _FIELDS = rb"((?:" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+)"
-# No "#" in a target: some parsers cut there, others do not.
+# No "#" in a target: parsers disagree about it.
 _REQUEST = re.compile(rb"(" + _TOKEN + rb") ([!\"$-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
 _STATUS = rb"(HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*+)?)\r\n"
 _RESPONSE = re.compile(_STATUS + _FIELDS)
 _FIELD_LINE = re.compile(_TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n")
-# At most 15 hex digits: a size above 2**60 is an attack, not a chunk.
+# At most 15 hex digits: a size of 2**60 or more is an attack.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\x00-\x08\x0a-\x1f\x7f]*+)?\r\n")
 _ABSOLUTE = re.compile(rb"(?i:https?)://[^/?#]*+")
 _LENGTH = re.compile(rb"\d{1,15}")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
-# A tunnel has no request or answer to see the end of; TRACE would show a caller's headers to
-# whoever made their browser ask.
+# CONNECT has no request or answer boundary; TRACE would expose a caller's headers.
 _NOT_PROXIED = frozenset((b"CONNECT", b"TRACE"))
 
 _NO_TRAILERS = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection"))
 
-MAX_LINE_BYTES = 256  # of a chunk's size line; extensions are ignored, so none is long for a reason
+MAX_LINE_BYTES = 256  # chunk size line; extensions are ignored
 MAX_TRAILER_BYTES = 8192
-# A chunk costs its reader about the same whatever its size. So many may be tiny; beyond that they
-# must carry 16 bytes of payload on average. Events and ordinary writes carry far more.
+# A chunk costs about the same whatever its size. This many may be tiny; beyond that the average
+# payload must be 16 bytes. Events and ordinary writes carry far more.
 FREE_CHUNKS = 100_000
 MIN_CHUNK_BYTES = 16
 
-# What a header means to us. Names which are not listed are forwarded untouched.
+# Headers with a meaning for the router; others are forwarded.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
 _REQUEST_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
@@ -66,21 +63,20 @@ _RESPONSE_ROLES: dict[bytes, int] = {
     b"proxy-connection": _DROP,
     b"trailer": _DROP,
     b"upgrade": _DROP,
-    b"x-request-id": _DROP,  # ours is sent
+    b"x-request-id": _DROP,  # replaced by the router's
     b"x-emberline-worker": _DROP,
     b"x-emberline-decision": _DROP,
 }
 
 
 class ProtocolError(Exception):
-    """The peer broke HTTP; its connection cannot be used any further."""
+    """The peer violated HTTP; its connection is unusable."""
 
 
 class RequestHead:
-    """The head of one request, hop-by-hop headers taken out.
+    """Request head without hop-by-hop headers.
 
-    `length` is -1 without a Content-Length. `fields` are the header lines to hand on, line ends
-    and all.
+    `length` is -1 without Content-Length. `fields` are the header lines to forward, with line ends.
     """
 
     __slots__ = (
@@ -113,7 +109,6 @@ class RequestHead:
         self.fields = b""
 
     def again(self, length: int) -> RequestHead:
-        """A head like this one in all but its length."""
         new = RequestHead.__new__(RequestHead)
         new.method = self.method
         new.target = self.target
@@ -130,7 +125,7 @@ class RequestHead:
         return new
 
     def get(self, name: bytes) -> bytes | None:
-        """A forwarded header's value; `name` in lower case."""
+        """Return a forwarded header's value; `name` in lower case."""
         for line in self.fields.split(b"\r\n"):
             key, _, value = line.partition(b":")
             if key.lower() == name:
@@ -139,7 +134,7 @@ class RequestHead:
 
 
 class ResponseHead:
-    """The head of one response; `length` is -1 when the framing is chunked or by close."""
+    """Response head; `length` is -1 for chunked or close-delimited bodies."""
 
     __slots__ = ("chunked", "events", "fields", "keep_alive", "length", "status", "status_line")
 
@@ -149,11 +144,10 @@ class ResponseHead:
         self.keep_alive = minor == 1
         self.length = -1
         self.chunked = False
-        self.events = False  # text/event-stream
+        self.events = False  # Content-Type: text/event-stream
         self.fields = b""
 
     def again(self, length: int) -> ResponseHead:
-        """A head like this one in all but its length."""
         new = ResponseHead.__new__(ResponseHead)
         new.status_line = self.status_line
         new.status = self.status
@@ -166,14 +160,14 @@ class ResponseHead:
 
 
 def _finish(head: RequestHead | ResponseHead, fields: list[bytes], connection: bytes) -> None:
-    """The lines to hand on. RFC 9110 7.6.1: what Connection names is for this connection only."""
+    """Set the lines to forward, without those named by Connection (RFC 9110 7.6.1)."""
     if connection and connection != b",keep-alive":
         named = {name.strip(b" \t") for name in connection.split(b",")}
         if b"close" in named:
             head.keep_alive = False
         named -= {b"close", b"keep-alive", b""}
         fields = [line for line in fields if line.partition(b":")[0].lower() not in named]
-    head.fields = b"\r\n".join(fields)  # the last piece is empty: it ends the last line
+    head.fields = b"\r\n".join(fields)  # the empty last piece ends the last line
 
 
 def _target(method: bytes, target: bytes) -> bytes:
@@ -189,7 +183,7 @@ def _target(method: bytes, target: bytes) -> bytes:
 
 
 def parse_request(head: bytes) -> RequestHead:
-    """Read a head; `head` ends with the last header's line end, the empty line left out."""
+    """Parse a head that ends with the last header's line end, without the empty line."""
     found = _REQUEST.fullmatch(head)
     if found is None:
         raise Refusal("bad_request", "the request head is not valid HTTP/1.1")
@@ -235,7 +229,7 @@ def parse_request(head: bytes) -> RequestHead:
                 raise Refusal("expectation_failed", "only Expect: 100-continue is understood")
             out.expect = out.minor == 1
         elif role == _UPGRADE and b"websocket" in value.lower():
-            # Other upgrades (h2c) are offers which HTTP/1.1 may leave; this one is a demand.
+            # Other upgrades (h2c) may be ignored in HTTP/1.1; this one is mandatory.
             raise Refusal("unsupported", "WebSocket is not proxied")
     if out.chunked and out.length >= 0:
         raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
@@ -246,13 +240,13 @@ def parse_request(head: bytes) -> RequestHead:
 
 
 def parse_response(head: bytes) -> ResponseHead:
-    """Read a worker's head; raises ProtocolError where two readings are possible."""
+    """Parse a worker's head. Raise ProtocolError if it is ambiguous."""
     found = _RESPONSE.fullmatch(head)
     if found is None:
         raise ProtocolError("the worker's response head is not valid HTTP/1.1")
     status_line, minor, status, block = found.groups()
     if minor == b"0":
-        status_line = b"HTTP/1.1" + status_line[8:]  # the version is each connection's own
+        status_line = b"HTTP/1.1" + status_line[8:]  # the version is hop-by-hop
     out = ResponseHead(status_line, int(status), 1 if minor == b"1" else 0)
     fields: list[bytes] = []
     connection = b""
@@ -287,28 +281,25 @@ _TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 
 class ChunkedBody:
-    """Finds a chunked body's end and the payload inside it, fed with any split of its bytes."""
-
     __slots__ = ("_left", "_line", "_spare", "_state", "_trailer_bytes", "done", "pieces")
 
     def __init__(self) -> None:
         self.done = False
-        self.pieces: list[bytes] = []  # payload of the latest feed
+        self.pieces: list[bytes] = []  # payload of the last feed
         self._state = _SIZE
         self._left = 0
         self._line = b""
-        self._spare = FREE_CHUNKS * MIN_CHUNK_BYTES  # payload bytes above what chunks must carry
+        self._spare = FREE_CHUNKS * MIN_CHUNK_BYTES  # payload bytes above the required minimum
         self._trailer_bytes = 0
 
     @property
     def between(self) -> bool:
-        """All that was fed were whole chunks: another one may follow here."""
         return self._state == _SIZE and not self._line
 
     def feed(self, data: bytes) -> int:
-        """How many bytes of `data` belong to this body; fewer than all only when `done`."""
+        """Return how many bytes of `data` belong to this body; fewer than all only when `done`."""
         if self._state == _SIZE and not self._line:
-            # A server-sent event nearly always arrives as exactly one whole chunk.
+            # Fast path: a server-sent event usually arrives as exactly one chunk.
             whole = _CHUNK_LINE.match(data)
             if whole is not None:
                 start = whole.end()
@@ -340,7 +331,7 @@ class ChunkedBody:
                 self._line += data[pos : pos + take]
                 pos += take
                 if not b"\r\n".startswith(self._line):
-                    raise ProtocolError("a chunk does not end where its size says")
+                    raise ProtocolError("a chunk does not match its size")
                 if len(self._line) == 2:
                     self._line = b""
                     self._state = _SIZE
@@ -351,7 +342,7 @@ class ChunkedBody:
         return pos
 
     def _read_whole(self, data: bytes, pos: int) -> int:
-        """Read one chunk, at once if all of it is here."""
+        """Parse one chunk; fast if it is complete."""
         found = _CHUNK_LINE.match(data, pos)
         if found is not None:
             start = found.end()
@@ -394,5 +385,5 @@ class ChunkedBody:
             if self._trailer_bytes > MAX_TRAILER_BYTES or not _FIELD_LINE.fullmatch(line):
                 raise ProtocolError("a trailer is not valid")
             if line.partition(b":")[0].lower() in _NO_TRAILERS:
-                raise ProtocolError("a trailer may not tell where a message ends")
+                raise ProtocolError("a trailer must not contain framing fields")
         return upto

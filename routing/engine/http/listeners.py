@@ -1,7 +1,6 @@
-"""Open ports: one object for each address, whose TLS can be renewed while it listens.
+"""Listening sockets with renewable TLS.
 
-Promises that no connection is refused while certificates change: the sockets are ours and stay
-open, only who accepts from them changes. Must not know what is spoken.
+The sockets stay open while certificates change, so no connection is refused.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from collections.abc import Callable
 
 from routing.engine.config import Address
 
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # an address family without an interface
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # address family without an interface
 Factory = Callable[[], asyncio.Protocol]
 
 
-class StartError(Exception):
-    """The process cannot start; the message is for a person."""
+class StartError(Exception): ...
 
 
 def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
@@ -27,8 +25,7 @@ def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # One family for each address, as nginx has it: "0.0.0.0" and "[::]" can be listed
-            # both, whatever the machine's own default is.
+            # IPv6-only, so that "0.0.0.0" and "[::]" can both be listed on any system.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.setblocking(False)
         sock.bind(place)
@@ -39,14 +36,13 @@ def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
 
 
 async def _bind(address: Address) -> list[socket.socket]:
-    """A socket for each address of the name; a family this machine lacks is left out."""
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
     problem: OSError | None = None
     for family, _, _, _, place in dict.fromkeys(found):
-        if sockets and not address.port:  # a free port: the same one for all
+        if sockets and not address.port:  # free port: use the same one for all
             place = (place[0], sockets[0].getsockname()[1], *place[2:])
         try:
             sockets.append(_bind_one(family, place))
@@ -63,17 +59,16 @@ async def _bind(address: Address) -> list[socket.socket]:
 
 
 class Listener:
-    """One address. `open`, then any number of `renew`, then `close`."""
+    """Listener of one address: `open`, any number of `renew`, `close`."""
 
     def __init__(self, address: Address, factory: Factory, backlog: int) -> None:
-        self.address = address  # with the real port, once open
+        self.address = address  # with the actual port once open
         self._factory = factory
         self._backlog = backlog
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
 
     async def open(self, tls: ssl.SSLContext | None = None, handshake_s: float = 10.0) -> None:
-        """Raises StartError."""
         try:
             self._sockets = await _bind(self.address)
             await self.renew(tls, handshake_s)
@@ -86,7 +81,7 @@ class Listener:
         self.address = Address(self.address.host, self._sockets[0].getsockname()[1])
 
     async def renew(self, tls: ssl.SSLContext | None, handshake_s: float = 10.0) -> None:
-        """Accept with this context from now on; connections which are open keep theirs."""
+        """Accept with a new context; open connections keep theirs."""
         loop = asyncio.get_running_loop()
         before, self._servers = self._servers, []
         for sock in self._sockets:
@@ -102,7 +97,7 @@ class Listener:
                 )
             except OSError:
                 own.close()
-                self._servers += before  # better the old certificate than nobody
+                self._servers += before  # keep serving with the old certificate
                 raise
             self._servers.append(server)
         for server in before:

@@ -1,10 +1,6 @@
-"""Is the peer of a connection still there? What TCP knows and asyncio does not tell.
+"""TCP state of a peer that asyncio does not expose.
 
-A peer which shut down its sending side and one which is gone look the same: a FIN came. Only
-bytes sent there tell them apart: whoever still reads acknowledges them, a closed socket answers
-with a reset. Promises to find that reset without a read, which a paused or half-closed
-connection no longer does, and to let the kernel find a machine that vanished without a word.
-Must not know HTTP.
+Half-closed and closed peers both send FIN; only a closed one answers data with a reset.
 """
 
 from __future__ import annotations
@@ -13,20 +9,20 @@ import asyncio
 import select
 import socket
 
-# A machine that vanished is known after IDLE + COUNT * EVERY seconds of silence, or when what
-# was sent there stays unacknowledged for UNACKNOWLEDGED.
+# A vanished host is detected after IDLE + COUNT * EVERY seconds of silence, or UNACKNOWLEDGED after
+# data was sent.
 _IDLE_S, _EVERY_S, _COUNT, _UNACKNOWLEDGED_S = 15, 5, 3, 60
-_END = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere a reset is seen, an end is not
+_END = getattr(select, "POLLRDHUP", 0)  # Linux only; elsewhere only resets are detected
 
 
 def gone(transport: asyncio.BaseTransport) -> bool:
-    """A reset (or another error) has come since the last look."""
+    """Return True if a reset or another socket error occurred since the last call."""
     sock = None if transport.is_closing() else transport.get_extra_info("socket")
     return sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
 def ended(transport: asyncio.BaseTransport) -> bool:
-    """Has the peer sent its end? Asked without reading what it sent before."""
+    """Return True if the peer sent FIN, without reading pending data."""
     sock = None if transport.is_closing() else transport.get_extra_info("socket")
     if sock is None or not _END:
         return False
@@ -36,17 +32,16 @@ def ended(transport: asyncio.BaseTransport) -> bool:
 
 
 def half_closes(transport: asyncio.BaseTransport) -> bool:
-    """Can this connection be open in one direction only? TLS cannot."""
+    """Return True if the connection can be half-closed; TLS cannot."""
     return transport.get_extra_info("sslcontext") is None
 
 
 def watch(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel ask a silent peer now and then; nothing wakes this process for it."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Not every system has all of them.
+    # Not every system has all options.
     for name, value in (
         ("TCP_KEEPIDLE", _IDLE_S),
         ("TCP_KEEPINTVL", _EVERY_S),

@@ -1,6 +1,6 @@
-"""What each worker really holds, block by block, as its engine's KV events tell.
+"""KV cache index: which worker holds which block, built from the engines' KV events.
 
-`wire` reads payloads, `chain` names blocks, `index` keeps who holds what and `match` asks it,
-`recovery` decides what to do about lost or repeated messages, `sources` says where to listen,
-`subscriber` does the I/O.
+`wire` parses payloads, `chain` names blocks, `index` maps blocks to holders, `match` queries it,
+`recovery` handles lost and repeated messages, `sources` resolves endpoints, `subscriber` does the
+I/O.
 """

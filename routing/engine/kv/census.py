@@ -1,8 +1,7 @@
-"""How many blocks each worker holds, tier by tier: for people.
+"""Block counts per worker and tier, for status pages.
 
-Promises an answer within a few milliseconds whatever the size of the index: exact where it is
-small or only devices were ever told of, else an estimate from some of its shards (a block's shard
-is chosen by its hash, so a part of them is a fair sample). Changes nothing.
+Exact for small or device-only indexes, else extrapolated from a sample of shards (blocks are
+sharded by hash), so that a call takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from collections.abc import Iterator
 from routing.engine.kv.holders import BITS, GPU, L1, L2_OWN, L2_SHARED
 from routing.engine.kv.index import SHARDS, Index
 
-MOST = 4096  # holders of blocks looked at; each costs about a microsecond
+MOST = 4096  # sampled holder entries, about 1 µs each
 TIERS = ("gpu", "l1", "l2")
 _KINDS = (1 << GPU, 1 << L1, 1 << L2_OWN | 1 << L2_SHARED)
 _ALL: int = 2**BITS - 1
 
 
 def census(index: Index, most: int = MOST) -> dict[str, dict[str, int]]:
-    """By worker id; a worker which holds nothing is in it only if it told of something once."""
+    """Return counts by worker id; workers without any event are omitted."""
     if not index.tiered:
         counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
         for rank in index.ranks.values():
             counted[rank.worker]["gpu"] += rank.blocks
         return counted
-    masks: dict[int, int] = {}  # how many blocks have it
+    masks: dict[int, int] = {}
     seen = shards = 0
     for shard in index.shards:
         if seen >= most:
@@ -52,7 +51,6 @@ def _by_worker(index: Index, masks: dict[int, int], scale: float) -> dict[str, d
 
 
 def _holders(mask: int) -> Iterator[tuple[int, int]]:
-    """Slots, and the bits each has in the mask."""
     while mask:
         slot = ((mask & -mask).bit_length() - 1) // BITS
         bits = mask >> (slot * BITS) & _ALL

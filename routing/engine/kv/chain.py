@@ -1,13 +1,7 @@
-"""The router's own name for a block of tokens and everything before it.
+"""Chained block hashes, computed from token ids alone and independent of engine hashes.
 
-Promises that two prompts share a block's hash exactly when model, adapter and cache salt are the
-same and so are all tokens up to the block's end. Made from token ids alone, so that it is the same
-for what a request will ask (routing.engine.tokens) and for what a worker says it holds
-(routing.engine.kv), whatever names the engine gives its blocks. Must not know either.
-
-A hash is xxh3_64 of the block's ids as packed unsigned 32-bit integers, seeded with the hash
-before it; the first block is seeded with `root`. 64 bits are no proof against somebody who looks
-for collisions: `root` is keyed, so that nobody outside can compute one.
+A hash is xxh3_64 of the block's ids as packed uint32, seeded with the previous hash; the first is
+seeded with `root`, which is keyed because 64 bits do not resist deliberate collisions.
 """
 
 from __future__ import annotations
@@ -18,18 +12,18 @@ from collections.abc import Iterable
 
 import xxhash
 
-TOKEN_BYTES = 4  # an id is packed as an unsigned 32-bit integer
+TOKEN_BYTES = 4
 
 _digest = xxhash.xxh3_64_intdigest
 
 
 def pack(ids: Iterable[int]) -> bytes:
-    """Raises OverflowError for what is no token id."""
+    """Pack ids as uint32. Raise OverflowError for an invalid id."""
     return array("I", ids).tobytes()
 
 
 def root(secret: bytes, model: str, lora: str = "", salt: str = "") -> int:
-    """Where the chains of one model, adapter and cache salt begin."""
+    """Return the seed of a model, adapter and salt."""
     hashed = hashlib.blake2b(digest_size=8, key=secret[:64])
     for part in (model, lora, salt):
         data = part.encode("utf-8", "surrogatepass")
@@ -39,7 +33,7 @@ def root(secret: bytes, model: str, lora: str = "", salt: str = "") -> int:
 
 
 def extend(parent: int, data: bytes | memoryview, block_tokens: int) -> list[int]:
-    """A hash for each whole block of `data` (packed ids), chained on `parent`."""
+    """Return a hash for each whole block of `data` (packed ids), chained on `parent`."""
     block_bytes = block_tokens * TOKEN_BYTES
     digest = _digest
     out: list[int] = []

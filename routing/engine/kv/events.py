@@ -1,13 +1,8 @@
-"""Applies KV events to the index.
+"""Apply KV events to the index.
 
-Promises set semantics (a block told twice and removed once is gone: a credit too few, never one
-too many), that a block whose parent is unknown counts for nothing until the parent is known, and
-that `apply` yields after at most PIECE blocks, so that a long batch stalls nobody.
-Must not know sockets or sequence numbers.
-
-Groups. Hybrid models have several cache groups. A hit needs all groups of full attention, so those
-are indexed, and `match` takes the shortest. Sliding windows, Mamba states and the like keep only
-what the end of a prompt needs; no prefix can be told from their events, and they are left out.
+Set semantics: a block stored twice and removed once is gone, so predictions err low. Blocks with an
+unknown parent do not count until it is known. Only full-attention cache groups are indexed;
+sliding-window, Mamba and similar groups keep only a prompt's end.
 """
 
 from __future__ import annotations
@@ -29,8 +24,7 @@ _TWINS_LIMIT = 4096
 _CLAIMS_LIMIT = 65_536
 _ID_MASK = 2**64 - 1
 
-# Kinds of which no prefix can be told. Unknown kinds are indexed: then a prediction may be too
-# short, which costs a little, but not too long.
+# Group kinds without prefixes. Unknown kinds are indexed, so that a prediction errs low.
 _WINDOWS = frozenset(
     (
         "sliding_window",
@@ -64,14 +58,16 @@ COUNTS = (
 
 
 def engine_id(block_hash: BlockHash) -> int:
-    """Both wire forms of one hash share their low eight bytes; older engines had signed ones."""
+    """Reduce a hash to its low eight bytes, which both wire forms share; older engines send signed
+    numbers.
+    """
     if isinstance(block_hash, bytes):
         block_hash = int.from_bytes(block_hash[-8:], "big")
     return block_hash & _ID_MASK
 
 
 def _engine_ids(hashes: list[BlockHash]) -> list[int]:
-    """As a rule they are unsigned numbers already: found out without a step for each."""
+    """Fast path: the hashes usually are unsigned numbers already."""
     try:
         if min(hashes, default=0) >= 0:  # type: ignore[operator]  # TypeError where one is bytes
             return hashes  # type: ignore[return-value]  # all of them are int
@@ -81,10 +77,10 @@ def _engine_ids(hashes: list[BlockHash]) -> list[int]:
 
 
 def _inputs(event: Stored) -> tuple[list[bytes] | None, str]:
-    """Other inputs of each block as bytes (None: no block has any), and the cache salt.
+    """Return other inputs of each block as bytes (None: no block has any) and the cache salt.
 
-    On the wire they are one untagged list: the adapter's name, pairs for multi-modal inputs, the
-    salt (first block of a prompt only), digests of embeddings as bytes.
+    On the wire they are one untagged list: adapter name, pairs for multi-modal inputs, salt (first
+    block only), embedding digests as bytes.
     """
     if event.extra_keys is None or not any(event.extra_keys):
         return None, ""
@@ -105,17 +101,17 @@ def _inputs(event: Stored) -> tuple[list[bytes] | None, str]:
 
 
 class Applier:
-    """Feeds one index; `counts` says what became of the blocks, by reason."""
+    """Writer of one index; `counts`: blocks by outcome."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def apply(self, rank: Rank, events: Sequence[Event]) -> Iterator[None]:
-        """Take events over in order. Ends early when the rank is emptied by somebody else."""
+        """Apply events in order. Ends early if the rank is emptied concurrently."""
         epoch = rank.epoch
         place: tuple[int | None, str | None] = (None, None)
-        removed: list[BlockHash] = []  # from that place; one hash an event, many in a row
+        removed: list[BlockHash] = []  # consecutive removals, one hash each
         for event in events:
             if isinstance(event, Removed):
                 if removed and (len(removed) >= PIECE or place != (event.group_idx, event.medium)):
@@ -144,8 +140,6 @@ class Applier:
                 return
         if removed:
             self._remove(rank, place, removed)
-
-    # -- stored
 
     def _store(self, rank: Rank, event: Stored) -> Iterator[None]:
         group = event.group_idx or 0
@@ -176,8 +170,8 @@ class Applier:
             counts["malformed_event"] += 1
             return
         inputs, salt = _inputs(event)
-        # Connectors tell tokens, but neither salt nor other inputs: what the device's event said
-        # of the same id counts for more.
+        # Connectors report tokens without salt and other inputs: the device's event takes
+        # precedence.
         certain = where is Tier.GPU or event.extra_keys is not None
         holder = index.holder(rank, group)
         parent = event.parent_block_hash
@@ -194,8 +188,9 @@ class Applier:
             yield from self._place(holder, run, name)
 
     def _parent(self, holder: Holder, run: OrphanRun) -> int | None:
-        """The parent's name, or None. A store on the device proves that the parent is there too:
-        the request which stored the child holds it."""
+        """Return the parent's name, or None. A device store proves that the parent is on the
+        device: the request holds it.
+        """
         name = holder.blocks.get(run.parent)
         if name is None:
             name = holder.twins.get(run.parent)
@@ -212,7 +207,7 @@ class Applier:
         self.counts["dropped_parked"] += parked.add(run)
 
     def _place(self, holder: Holder, run: OrphanRun, parent: int) -> Iterator[None]:
-        """Name the blocks of a run, and of all which waited for them; yields between pieces."""
+        """Name the blocks of a run and of all runs waiting for them; yields between pieces."""
         waiting = [(run, parent)]
         while waiting:
             run, parent = waiting.pop()
@@ -247,7 +242,7 @@ class Applier:
         inputs: list[bytes] | None,
         parent: int,
     ) -> list[int]:
-        """The slow way: blocks with other inputs, or with a name that is known better."""
+        """Slow path: blocks with other inputs, or with a more accurate name."""
         names = []
         step = run.block_size * chain.TOKEN_BYTES
         for number, key in enumerate(keys):
@@ -264,7 +259,7 @@ class Applier:
     def _hold(
         self, holder: Holder, run: OrphanRun, keys: list[int], names: list[int], bit: int
     ) -> None:
-        """The hot loop: about two microseconds a block."""
+        """Hot loop, about 2 µs per block."""
         if run.gone:
             left = [pair for pair in zip(keys, names, strict=True) if pair[0] not in run.gone]
             keys, names = [pair[0] for pair in left], [pair[1] for pair in left]
@@ -303,7 +298,6 @@ class Applier:
         befores: list[int | None],
         bit: int,
     ) -> None:
-        """Some of these ids are held already."""
         for key, name, before in zip(keys, names, befores, strict=True):
             if before is None:
                 continue
@@ -320,7 +314,7 @@ class Applier:
         twins[key] = name
 
     def _rebind(self, holder: Holder, before: int, name: int) -> None:
-        """A connector's event had named the block without its salt: the device's knows better."""
+        """Replace a connector's name without salt by the device's."""
         self.counts["rebound"] += 1
         bits = self._index.held(holder, before)
         if bits:
@@ -328,7 +322,7 @@ class Applier:
             self._index.set(name, bits)
 
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
-        """Held somewhere, told without tokens: counts once a name is known for the id."""
+        """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
             self.counts["hint_forgotten"] += hints.told(self._index, holder, keys)
         claims = holder.claims
@@ -342,8 +336,6 @@ class Applier:
             if len(claims) >= _CLAIMS_LIMIT:
                 del claims[next(iter(claims))]
             claims[key] = claims.get(key, 0) | bit
-
-    # -- removed
 
     def _remove(
         self, rank: Rank, place: tuple[int | None, str | None], hashes: list[BlockHash]
@@ -362,7 +354,7 @@ class Applier:
             counts["removed_unknown"] += len(hashes)
             return
         bits = holder.bits
-        if where is Tier.L2:  # which of the two storages is not always told
+        if where is Tier.L2:  # some connectors do not report which storage
             gone = bits[L2_OWN] | bits[L2_SHARED]
         else:
             gone = bits[GPU if where is Tier.GPU else L1]
@@ -378,7 +370,7 @@ class Applier:
             if shard.get(short) == gone:
                 del shard[short]
             elif self._index.unset(holder, name, gone):
-                holder.blocks.put(key, name)  # another tier still has it
+                holder.blocks.put(key, name)  # still held in another tier
             if holder.parked:
                 holder.parked.remove(key, where)
 

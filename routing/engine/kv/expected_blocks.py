@@ -1,10 +1,7 @@
-"""Blocks which are on their way: sent to a worker, not yet told of by its events.
+"""Blocks sent to a worker but not yet reported by its events.
 
-A worker publishes a block when the step that filled it ends, a whole prefill after the choice.
-Until then the choice itself is remembered, so that a burst of one new prompt stays together.
-Promises that a guess ends: at once when its request failed, a moment after the first byte when
-it did not (the event left the worker at about the same time), whatever the events say.
-Must not know requests or sockets.
+They keep a burst of one new prompt together until the events arrive. An expectation ends when its
+request fails, or shortly after the first answer byte.
 """
 
 from __future__ import annotations
@@ -15,12 +12,10 @@ from collections.abc import Mapping, Sequence
 GRACE_S = 2.0
 """From an answer's first byte on: an event may have to be replayed before it is here."""
 
-Chains = Mapping[int, Sequence[int]]  # by block size, names as `match` wants them
+Chains = Mapping[int, Sequence[int]]  # by block size, as for `match`
 
 
 class Guess:
-    """One request's blocks on the worker it went to."""
-
     __slots__ = ("chains", "over", "worker")
 
     def __init__(self, worker: str, chains: Chains) -> None:
@@ -31,7 +26,7 @@ class Guess:
 
 class Pending:
     def __init__(self) -> None:
-        self._holders: dict[int, dict[str, int]] = {}  # name -> worker -> guesses with it
+        self._holders: dict[int, dict[str, int]] = {}  # name -> worker -> count
         self._answered: deque[tuple[float, Guess]] = deque()
 
     def __len__(self) -> int:
@@ -49,7 +44,7 @@ class Pending:
         return Guess(worker, chains)
 
     def answered(self, guess: Guess, now: float) -> None:
-        """Its first byte is here: the guess lasts a moment longer."""
+        """Let the expectation expire shortly after the first answer byte."""
         self._answered.append((now + GRACE_S, guess))
 
     def failed(self, guess: Guess) -> None:
@@ -60,7 +55,7 @@ class Pending:
             self._drop(self._answered.popleft()[1])
 
     def forget(self, worker: str) -> None:
-        """Its process is gone, and what it was about to have."""
+        """Drop the expectations of a lost worker."""
         for name in [name for name, workers in self._holders.items() if worker in workers]:
             workers = self._holders[name]
             del workers[worker]
@@ -68,7 +63,7 @@ class Pending:
                 del self._holders[name]
 
     def matched(self, chains: Chains) -> dict[str, int]:
-        """Tokens from the start of the prompt that are on their way, by worker."""
+        """Return the expected prefix tokens by worker."""
         found: dict[str, int] = {}
         holders = self._holders
         if not holders:
@@ -98,7 +93,7 @@ class Pending:
             for name in names:
                 workers = self._holders.get(name)
                 if workers is None or worker not in workers:
-                    continue  # forgotten with its worker
+                    continue
                 workers[worker] -= 1
                 if not workers[worker]:
                     del workers[worker]

@@ -1,8 +1,7 @@
-"""What storage (L2) is said to hold: hints, for it evicts without a word.
+"""Hints about blocks in storage (L2), which evicts without events.
 
-Promises that hints are bounded (of one holder the oldest are forgotten first, else the index would
-come to hold all that ever was), and that what an engine did not find where a hint had it counts no
-more for anybody. Must not know events or requests.
+Bounded per holder, oldest dropped first. A hint that an engine proved wrong is removed for all
+workers.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Sequence
 from routing.engine.kv.holders import L2_OWN, L2_SHARED, Holder
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
 
-LIMIT = 262_144  # of one holder; about 50 bytes each
+LIMIT = 262_144  # per holder; about 50 bytes each
 
 
 def told(index: Index, holder: Holder, keys: Sequence[int]) -> int:
-    """These ids are said to be in storage. Returns how many older hints made room."""
+    """Add hints; return the number of older ones dropped for them."""
     hints = holder.hints
     hints.extend(keys)
     bits = holder.bits[L2_OWN] | holder.bits[L2_SHARED]
@@ -33,8 +32,9 @@ def told(index: Index, holder: Holder, keys: Sequence[int]) -> int:
 
 
 def denied(index: Index, worker: str, names: Sequence[int]) -> int:
-    """A worker's engine did not find these in storage. Takes back every hint of storage which all
-    share, and this worker's of its own. Returns of how many blocks there were any."""
+    """Remove hints for blocks the engine did not find: all of shared storage, and this worker's
+    own. Return the number of blocks affected.
+    """
     bits = index.shared_bits
     for rank in index.ranks.values():
         if rank.worker == worker:

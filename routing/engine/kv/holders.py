@@ -1,7 +1,6 @@
-"""The index's records of who holds blocks: a rank of a worker, and its cache groups.
+"""Holders of blocks: a worker's ranks and their cache groups.
 
-A holder owns four bits in every mask: on the device, in host memory (L1), in storage of its own,
-in storage every worker can load from (L2). Must not know events or sockets.
+A holder owns four mask bits: device, host memory (L1), own storage, shared storage (L2).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ALL: int = 2**BITS - 1
 
 
 class Holder:
-    """One full-attention cache group of one rank of one worker."""
+    """One full-attention cache group of one rank."""
 
     __slots__ = ("bits", "blocks", "claims", "group", "hints", "parked", "rank", "slot", "twins")
 
@@ -27,14 +26,14 @@ class Holder:
         self.group = group
         self.slot = slot
         self.bits = tuple(1 << (slot * BITS + kind) for kind in range(BITS))
-        self.blocks = CompactMap()  # the engine's id -> own name
+        self.blocks = CompactMap()  # engine id -> block name
         self.parked = OrphanBlocks()
-        # Stored twice while held: one removal takes the block out (set semantics), but its name
-        # stays known here, for a child which proves that the other copy lives.
+        # Blocks stored twice: one removal evicts the block (set semantics), but its name stays, for
+        # a child that proves the other copy.
         self.twins: dict[int, int] = {}
-        # Bits told of without tokens, for ids whose name is not known yet.
+        # Bits of stores without tokens, for ids without a name yet.
         self.claims: dict[int, int] = {}
-        self.hints: deque[int] = deque()  # ids told to be in storage, oldest first
+        self.hints: deque[int] = deque()  # storage hints, oldest first
 
     @property
     def all_bits(self) -> int:
@@ -49,7 +48,7 @@ class Holder:
 
 
 class Rank:
-    """One data-parallel rank of one worker: what one stream of events is about."""
+    """One data-parallel rank of a worker: the subject of one event stream."""
 
     __slots__ = ("block_sizes", "epoch", "groups", "model", "number", "windows", "worker")
 
@@ -58,9 +57,9 @@ class Rank:
         self.number = number
         self.model = model
         self.groups: dict[int, Holder] = {}
-        self.windows: set[int] = set()  # groups which are left out
-        self.block_sizes: set[int] = set()  # of blocks at position 0
-        self.epoch = 0  # how often it was emptied
+        self.windows: set[int] = set()  # ignored groups
+        self.block_sizes: set[int] = set()
+        self.epoch = 0
 
     @property
     def blocks(self) -> int:

@@ -1,12 +1,8 @@
-"""Who holds which block: fed by `events`, asked by `match`.
+"""Map of blocks to holders, written by `events`, queried by `match`.
 
-Promises that nothing here takes long at once, whatever the number of blocks. Must not know events,
-sockets, sequence numbers or requests.
-
-Layout. A node is a block's own name (see `chain`); `shards` maps it to a mask of who holds it, four
-bits for each holder. Masks are shared objects, since few differ. Each holder maps the engine's ids
-to own names. What is emptied gets new bits at once and is swept out of the masks later, in pieces:
-a worker with a million blocks may vanish without anybody waiting for it.
+No operation takes long, whatever the size. `shards` maps a block name (see `chain`) to an interned
+mask with four bits per holder; each holder maps engine ids to names. An emptied holder gets new
+bits at once and the old ones are swept incrementally.
 """
 
 from __future__ import annotations
@@ -17,58 +13,55 @@ from collections.abc import Iterator
 from routing.engine.kv import chain
 from routing.engine.kv.holders import GPU, L2_SHARED, Holder, Rank
 
-SHARDS = 1024  # one dict of ten million would copy itself for half a second when it grows
+SHARDS = 1024  # bounds the resize time of a dict (0.5 s at 10 million entries)
 SHARD_MASK = SHARDS - 1
-# A name as a key: 60 bits of it, because an int up to there takes 32 bytes and a larger one 48.
+# 60 bits of a name: such an int takes 32 bytes, a larger one 48.
 KEY_MASK = 2**60 - 1
 _SWEEP_BUCKETS = 16  # about 200 blocks
 _MASKS_LIMIT = 65_536
 
 
 class Index:
-    """`secret` keys the names, as `chain.root` wants it."""
+    """`secret` keys the names (`chain.root`)."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self.shards: list[dict[int, int]] = [{} for _ in range(SHARDS)]
         self.ranks: dict[tuple[str, int], Rank] = {}
         self.slots: list[Holder | None] = []  # None: free, or being swept
-        self.device_bits = 0  # of every living holder
+        self.device_bits = 0  # of all holders
         self.shared_bits = 0
-        self.several_ranks = False  # whether any worker ever had more than one
-        self.tiered = False  # whether anything but the device was ever told of
+        self.several_ranks = False  # any worker ever had several ranks
+        self.tiered = False  # any tier but the device was reported
         self._free: list[int] = []
         self._masks: dict[int, int] = {}
         self._roots: dict[tuple[str, str, str], int] = {}
         self._sweeps: deque[Iterator[None]] = deque()
 
     def __len__(self) -> int:
-        """Blocks held by somebody, each counted once (with those still to be swept)."""
         return sum(map(len, self.shards))
 
     def root(self, model: str, lora: str = "", salt: str = "") -> int:
-        """Where the chains of a model, adapter and cache salt start, for events and requests."""
+        """Return the chain seed of a model, adapter and cache salt."""
         name = (model, lora, salt)
         found = self._roots.get(name)
         if found is None:
-            if len(self._roots) >= 1024:  # callers choose salts: bounded
+            if len(self._roots) >= 1024:  # bounded: callers choose salts
                 self._roots.clear()
             found = self._roots[name] = chain.root(self._secret, model, lora, salt)
         return found
 
     def block_sizes(self, worker: str = "") -> set[int]:
-        """Tokens in a block, as all sources have told (or those of one worker): a request needs a
-        chain for each."""
+        """Return the block sizes in tokens; a request needs one chain for each."""
         ranks = (rank for rank in self.ranks.values() if worker in ("", rank.worker))
         return {size for rank in ranks for size in rank.block_sizes}
 
     def holders(self, name: int) -> int:
-        """The bits of all who hold a block."""
         name &= KEY_MASK
         return self.shards[name & SHARD_MASK].get(name, 0)
 
     def device_of(self, worker: str) -> tuple[int, int]:
-        """A worker's block size, and its bits for blocks on the device in any rank and group."""
+        """Return a worker's block size and its device bits over all ranks and groups."""
         size = bits = number = 0
         while (rank := self.ranks.get((worker, number))) is not None:
             for holder in rank.groups.values():
@@ -77,13 +70,10 @@ class Index:
             number += 1
         return size, bits
 
-    # -- ranks and holders
-
     def ranks_of(self, worker: str) -> list[Rank]:
         return [rank for rank in self.ranks.values() if rank.worker == worker]
 
     def rank(self, worker: str, number: int = 0, model: str = "") -> Rank:
-        """The rank of that name, made if need be."""
         found = self.ranks.get((worker, number))
         self.several_ranks = self.several_ranks or number > 0
         if found is None:
@@ -91,14 +81,13 @@ class Index:
         return found
 
     def forget(self, worker: str, number: int | None = None) -> None:
-        """The worker (or one rank of it) is gone."""
         for name, rank in list(self.ranks.items()):
             if name[0] == worker and number in (None, name[1]):
                 self.empty(rank)
                 del self.ranks[name]
 
     def empty(self, rank: Rank) -> None:
-        """It holds nothing any more, in any tier; at once."""
+        """Drop all blocks of a rank in constant time."""
         for holder in rank.groups.values():
             self.slots[holder.slot] = None
             self.device_bits &= ~holder.bits[GPU]
@@ -126,14 +115,11 @@ class Index:
         self.shared_bits |= holder.bits[L2_SHARED]
         return holder
 
-    # -- sweeping
-
     @property
     def sweeping(self) -> bool:
         return bool(self._sweeps)
 
     def sweep(self) -> None:
-        """One piece of tidying up, if there is any."""
         if not self._sweeps:
             return
         for _ in self._sweeps[0]:
@@ -158,10 +144,7 @@ class Index:
                 yield
         self._free.append(holder.slot)
 
-    # -- masks
-
     def mask(self, mask: int) -> int:
-        """One object for equal masks."""
         masks = self._masks
         if len(masks) >= _MASKS_LIMIT:
             masks.clear()
@@ -173,12 +156,11 @@ class Index:
         shard[name] = self.mask(shard.get(name, 0) | bits)
 
     def held(self, holder: Holder, name: int) -> int:
-        """The holder's bits of a block."""
         name &= KEY_MASK
         return self.shards[name & SHARD_MASK].get(name, 0) & holder.all_bits
 
     def unset(self, holder: Holder, name: int, bits: int) -> int:
-        """Returns what is left of the holder's bits."""
+        """Clear bits; return the holder's remaining ones."""
         name &= KEY_MASK
         shard = self.shards[name & SHARD_MASK]
         mask = shard.get(name)

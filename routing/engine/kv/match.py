@@ -1,12 +1,7 @@
-"""Asks the index: how much of a prompt does each worker hold, and where.
+"""Query how much of a prompt each worker holds, per tier.
 
-Promises a sparse answer (workers which hold nothing are not in it) at the cost of one look-up a
-block and a few operations on masks, whatever the number of workers. Changes nothing.
-
-What counts is what vLLM's scheduler would find: blocks on the device from the start without a gap;
-where they end, blocks in host memory; where those end, blocks in host memory or storage. A block
-on the device after such an end does not count. Shared storage can serve every worker, so it also
-continues what a worker holds itself.
+Follows vLLM's scheduler: a gapless run on the device, continued in host memory, then in host memory
+or storage. Cost: one lookup per block, independent of the number of workers.
 """
 
 from __future__ import annotations
@@ -17,12 +12,12 @@ from typing import NamedTuple
 from routing.engine.kv.holders import BITS, L1, L2_OWN, Holder, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
 
-# Number of blocks, and the mask of the holders whose run ends there.
+# Number of blocks, and the mask of holders whose run ends there.
 _Ends = list[tuple[int, int]]
 
 
 class Match(NamedTuple):
-    """Tokens from the start of the prompt which this rank need not compute."""
+    """Prompt tokens that a rank need not compute, by tier."""
 
     gpu: int
     l1: int
@@ -34,9 +29,19 @@ class Match(NamedTuple):
         return self.gpu + self.l1 + self.l2
 
 
+class Blocks:
+    """Block names of a prompt: `chains` by block size, usable blocks only (match.usable_blocks)."""
+
+    __slots__ = ("chains",)
+
+    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
+        self.chains = chains
+
+
 class Matches:
-    """`workers`: by worker id, the best of its ranks. `anywhere`: tokens which any worker, also
-    one not named, could load from shared storage."""
+    """`workers`: best rank of each worker, by id. `anywhere`: tokens that any worker can load from
+    shared storage.
+    """
 
     __slots__ = ("anywhere", "workers")
 
@@ -46,12 +51,12 @@ class Matches:
 
 
 def usable_blocks(tokens: int, block_size: int) -> int:
-    """Blocks of a prompt a cache can serve: the engine always computes the last token."""
+    """Return the number of cacheable blocks: the engine always computes the last token."""
     return max(tokens - 1, 0) // block_size
 
 
 def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
-    """`chains`: by block size (see Index.block_sizes), the names of the prompt's usable blocks."""
+    """Match the names of a prompt's usable blocks; `chains`: by block size (Index.block_sizes)."""
     spans, anywhere = _spans(index, chains)
     return Matches(_by_worker(index, spans), anywhere)
 
@@ -59,7 +64,6 @@ def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
 def match_ranks(
     index: Index, chains: Mapping[int, Sequence[int]], ranks: Iterable[Rank]
 ) -> dict[int, Match]:
-    """Of one worker's engines, by number: what each need not compute."""
     spans, anywhere = _spans(index, chains)
     found = {rank.number: _of_rank(rank, spans) for rank in ranks}
     for number, one in found.items():
@@ -69,7 +73,7 @@ def match_ranks(
 
 
 def _spans(index: Index, chains: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], int]:
-    spans: dict[int, list[int]] = {}  # slot -> tokens on the device, up to L1's end, up to all's
+    spans: dict[int, list[int]] = {}  # slot -> tokens at the end of device, L1 and all tiers
     anywhere = 0
     for size, names in chains.items():
         if not names:
@@ -98,7 +102,7 @@ def _note(spans: dict[int, list[int]], column: int, tokens: int, mask: int) -> N
 
 
 def _walk_device(index: Index, names: Sequence[int]) -> _Ends:
-    """Nobody has told of anything but the device: one mask to keep."""
+    """Fast path: only the device was reported."""
     shards = index.shards
     ends: _Ends = []
     alive = index.device_bits
@@ -123,12 +127,12 @@ def _walk_device(index: Index, names: Sequence[int]) -> _Ends:
 
 
 def _walk_tiers(index: Index, names: Sequence[int]) -> tuple[tuple[_Ends, _Ends, _Ends], int]:
-    """The ends of each holder's three spans, and of what shared storage has from the start."""
+    """Return the ends of each holder's three runs, and of shared storage's own."""
     shards = index.shards
     living = index.device_bits
     shared_bits = index.shared_bits
     ends: tuple[_Ends, _Ends, _Ends] = ([], [], [])
-    device = host = storage = 0  # holders in that span now
+    device = host = storage = 0  # holders still in that run
     shared = -1
     number = 0
     for number, name in enumerate(names):
@@ -170,7 +174,7 @@ def _walk_tiers(index: Index, names: Sequence[int]) -> tuple[tuple[_Ends, _Ends,
 
 
 def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
-    """Each rank holds what all its groups hold; each worker is as good as its best rank."""
+    """Take the minimum over a rank's groups and the best rank of each worker."""
     workers: dict[str, Match] = {}
     seen: set[Rank] = set()
     for slot in spans:

@@ -1,7 +1,7 @@
-"""Blocks whose place in a prompt is not known yet: their parent has not been seen.
+"""Blocks whose parent is unknown.
 
-Promises that they count for nothing until the parent is there, that what is removed meanwhile
-stays removed, and a bound: the oldest are dropped first. Must not know how blocks get names.
+They do not count until the parent arrives; removals apply to them too; the oldest are dropped over
+the limit.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 from routing.engine.kv.wire import Tier
 
-LIMIT_BLOCKS = 65_536  # for one cache group of one rank: what a large worker holds in all
+LIMIT_BLOCKS = 65_536  # per group and rank: the whole cache of a large worker
 
 
 @dataclass(slots=True, eq=False)
 class OrphanRun:
-    """Consecutive blocks of one event, by the engine's ids."""
+    """Consecutive blocks of one event, by engine id."""
 
     parent: int
     keys: list[int]
-    data: bytes  # packed token ids
+    data: bytes
     block_size: int
-    inputs: list[bytes] | None  # beside the tokens, see events
+    inputs: list[bytes] | None
     tier: Tier
     shared: bool
     certain: bool
@@ -32,7 +32,7 @@ class OrphanBlocks:
     __slots__ = ("_by_key", "_by_parent", "_runs", "blocks")
 
     def __init__(self) -> None:
-        self._runs: dict[OrphanRun, None] = {}  # oldest first
+        self._runs: dict[OrphanRun, None] = {}
         self._by_parent: dict[int, list[OrphanRun]] = {}
         self._by_key: dict[int, list[OrphanRun]] = {}
         self.blocks = 0
@@ -41,7 +41,7 @@ class OrphanBlocks:
         return bool(self._runs)
 
     def add(self, run: OrphanRun) -> int:
-        """Returns how many blocks were dropped to make room."""
+        """Add a run; return the number of blocks dropped."""
         for key in run.keys:
             for other in self._by_key.get(key, ()):
                 if other.tier is run.tier:
@@ -50,7 +50,7 @@ class OrphanBlocks:
             other.keys == run.keys and other.tier is run.tier
             for other in self._by_parent.get(run.parent, ())
         ):
-            return 0  # told twice
+            return 0
         self._runs[run] = None
         self._by_parent.setdefault(run.parent, []).append(run)
         for key in run.keys:
@@ -64,7 +64,7 @@ class OrphanBlocks:
         return dropped
 
     def remove(self, key: int, tier: Tier) -> bool:
-        """The engine no longer holds this block there; whether it was waiting here."""
+        """Remove a block; return True if it was waiting."""
         found = False
         for run in list(self._by_key.get(key, ())):
             if run.tier is tier and key not in run.gone:
@@ -75,7 +75,6 @@ class OrphanBlocks:
         return found
 
     def children(self, key: int) -> list[OrphanRun]:
-        """Takes out what waited for this block."""
         runs = self._by_parent.get(key)
         if runs is None:
             return []

@@ -1,13 +1,8 @@
-"""What a cached token saves: seconds to load it from a tier against seconds to compute it.
+"""Value of a cached token: load time per tier relative to compute time.
 
-Promises a credit between 0 and 1 for each tier, from measured defaults at first and then from this
-endpoint's own answers, and that one odd answer moves it little. Learns only from answers which say
-how many tokens were cached, and only from requests which found their worker idle: time to first
-token is then the work and not a queue. Pure; must not know requests or workers.
-
-Defaults are shares of computing a token, measured with vLLM 0.32 on CPU (800 tokens: cold 5.06 s,
-from L1 0.29 s, from L2 0.55 s); on a GPU loading is dearer relative to computing, which is why
-they are replaced by what is measured.
+Starts from defaults measured with vLLM 0.32 on CPU (800 tokens: cold 5.06 s, from L1 0.29 s, from
+L2 0.55 s; loading is relatively more expensive on a GPU) and learns from answers of idle workers,
+whose TTFT contains no queueing.
 """
 
 from __future__ import annotations
@@ -15,14 +10,14 @@ from __future__ import annotations
 GPU_SHARE = 0.0
 L1_SHARE = 0.05
 L2_SHARE = 0.1
-_FEWEST_TOKENS = 64  # of one kind in an answer which teaches something about it
-_MOST_MIXED = 0.2  # share of the prompt that may be of another kind
+_FEWEST_TOKENS = 64  # of one kind, for an answer to be used
+_MOST_MIXED = 0.2  # largest share of another kind
 _LEARN = 0.1
-_OUTLIER = 3.0  # an answer so many times slower or faster counts as one so much
+_OUTLIER = 3.0  # clamp factor of a sample
 
 
 class Rate:
-    """Seconds a token, a slow average; 0 before the first answer."""
+    """EWMA of seconds per token; 0 before the first sample."""
 
     __slots__ = ("count", "seconds")
 
@@ -50,14 +45,13 @@ class LoadPrices:
         self.l2_share = L2_SHARE
 
     def saved(self, gpu: int, l1: int, l2: int) -> int:
-        """Cached tokens as tokens of work which need not be done."""
         return int(gpu * (1 - GPU_SHARE) + l1 * (1 - self.l1_share) + l2 * (1 - self.l2_share))
 
     def learn(self, prompt: int, cached: int, tiers: tuple[int, int, int], ttft_s: float) -> None:
-        """An answer from a worker which had nothing else to do.
+        """Learn from an answer of an idle worker.
 
-        `prompt` and `cached` tokens as the engine counted them, `tiers` as they were predicted;
-        they only tell where the cached ones came from.
+        `prompt`, `cached`: as reported by the engine; `tiers`: as predicted, used only to attribute
+        the cached tokens.
         """
         computed = prompt - cached
         if ttft_s <= 0 or prompt < _FEWEST_TOKENS:
@@ -66,8 +60,7 @@ class LoadPrices:
             if computed >= _FEWEST_TOKENS:
                 self.compute.learn(ttft_s / computed)
         elif self.compute.seconds and cached >= _FEWEST_TOKENS:
-            # The tail which is always computed, and what an answer costs anyway, is in the
-            # computed part's price; what is left is loading.
+            # The price of the computed part includes the fixed cost; the rest is load time.
             loading = max(ttft_s - computed * self.compute.seconds, 0.0) / cached
             _, l1, l2 = tiers
             most = (1 - _MOST_MIXED) * sum(tiers)
@@ -82,7 +75,6 @@ class LoadPrices:
         return min(rate.seconds / self.compute.seconds, 1.0)
 
     def show(self) -> dict[str, float | int]:
-        """For /index: seconds a token, shares of computing, and how much was seen."""
         return {
             "compute_s_per_token": self.compute.seconds,
             "l1_share": round(self.l1_share, 4),

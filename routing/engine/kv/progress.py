@@ -1,12 +1,7 @@
-"""How far the prompts have come which a worker is computing, as its events tell.
+"""Prefill progress of in-flight prompts, from KV events.
 
-A long prompt is computed in steps, and each step's blocks are told of when it ends. So what a
-worker still has to do is known while it does it, and not only when it answers: a prompt which is
-all but computed is no reason to go elsewhere.
-
-Promises that what is told costs a look-up for each block told of and each prompt under way, and
-that an unknown worker, rank or block size only means that nothing is learnt. Must not know
-requests, sockets or what a token costs.
+A long prompt is computed in steps, each reporting its blocks, so the remaining work is known during
+prefill. Unknown workers, ranks and block sizes are ignored.
 """
 
 from __future__ import annotations
@@ -18,15 +13,13 @@ from routing.engine.kv.index import Index
 
 
 class Weight(Protocol):
-    """What a prompt weighs on its worker: load.Charge is one."""
+    """Load of a prompt on its worker (fleet.load.Charge)."""
 
     def left(self, tokens: int) -> None:
-        """No more than so many tokens of it have still to be computed."""
+        """Lower the remaining prompt tokens to at most `tokens`."""
 
 
 class Prompt:
-    """One that is under way on a worker."""
-
     __slots__ = ("_chains", "_known", "_size", "_tokens", "_weight", "worker")
 
     def __init__(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> None:
@@ -35,10 +28,9 @@ class Prompt:
         self._tokens = tokens
         self._weight = weight
         self._size = 0
-        self._known = 0  # blocks from the start which the worker has
+        self._known = 0  # leading blocks present at the worker
 
     def advance(self, index: Index, size: int, bits: int) -> None:
-        """Look on from where it was."""
         names = self._chains.get(size, ())
         if size != self._size:
             self._size, self._known = size, 0
@@ -53,16 +45,16 @@ class Prompt:
 class Progress:
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._prompts: dict[str, dict[Prompt, None]] = {}  # by worker
+        self._prompts: dict[str, dict[Prompt, None]] = {}
 
     def begins(self, worker: str, chains: Chains, tokens: int, weight: Weight) -> Prompt:
-        """It was sent there just now; `chains` as `match` wants them."""
+        """Start tracking a prompt; `chains` as for `match`."""
         prompt = Prompt(worker, chains, tokens, weight)
         self._prompts.setdefault(worker, {})[prompt] = None
         return prompt
 
     def ends(self, prompt: Prompt) -> None:
-        """It is computed, or never will be. More than once does no harm."""
+        """Stop tracking; idempotent."""
         prompts = self._prompts.get(prompt.worker)
         if prompts is not None:
             prompts.pop(prompt, None)
@@ -70,7 +62,6 @@ class Progress:
                 del self._prompts[prompt.worker]
 
     def heard(self, worker: str) -> None:
-        """Some of its events were applied to the index."""
         prompts = self._prompts.get(worker)
         if not prompts:
             return

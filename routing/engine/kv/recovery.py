@@ -1,13 +1,9 @@
-"""What to do about one source's messages: in order, lost, repeated, or of another process.
+"""State machine for one event source: ordering, loss, duplicates and publisher restarts.
 
-A state machine without I/O and without a clock: facts go in with the time, orders come out through
-Output. Promises that batches are applied in the order of their numbers, each once, without a hole;
-that where this cannot be had everything known is dropped first (a lost removal would be believed
-for ever); and that every such turn is counted by a reason of REASONS. Must not know what a batch
-says.
-
-The publisher gives no sign of a restart and no heartbeat. So every replay but the first begins with
-the batch we had last: if it does not come back the same, the process is another one.
+No I/O and no clock. Batches are applied once, in order, without gaps; where that is impossible the
+state is cleared first, since a lost removal would never be corrected. The publisher sends no
+heartbeat, so every replay but the first begins with the last known batch: if it differs, the
+process is a new one.
 """
 
 from __future__ import annotations
@@ -18,13 +14,13 @@ from typing import Protocol
 
 import xxhash
 
-REPLAY_TIMEOUT_S = 5.0  # without a frame; an idle publisher answers within 0.1 s
-IDLE_POLL_S = 5.0  # a lost last batch shows in nothing else
+REPLAY_TIMEOUT_S = 5.0  # per frame; an idle publisher answers within 0.1 s
+IDLE_POLL_S = 5.0  # detects a lost last batch
 BACKOFF_LONGEST_S = 30.0
 HELD_MESSAGES = 10_000
 HELD_BYTES = 64 * 1024 * 1024
-_REMEMBERED = 4096  # replayed batches which may still come live
-_STUCK = 2  # replays in a row which bring nothing on
+_REMEMBERED = 4096  # replayed batches that may still arrive live
+_STUCK = 2  # consecutive replays without progress
 
 REASONS = (
     "connected",
@@ -56,30 +52,30 @@ REASONS = (
 
 
 class RecoveryPhase(Enum):
-    WAITING = "waiting"  # for a connection
-    CATCHING_UP = "catching_up"  # a replay runs; live messages are held back
+    WAITING = "waiting"
+    CATCHING_UP = "catching_up"  # replay in progress; live messages are held
     FOLLOWING = "following"
 
 
 class Purpose(Enum):
-    """Why a replay was asked for."""
-
-    START = "start"  # from 0, nothing is known
-    GAP = "gap"  # from the last batch, something is missing
-    VERIFY = "verify"  # from the last batch: is it the same process after a new connection
-    POLL = "poll"  # from the last batch, while all is quiet
-    REBUILD = "rebuild"  # from 0, in place of what is known since a replay failed
+    START = "start"  # from 0, empty state
+    GAP = "gap"  # from the last batch, messages are missing
+    VERIFY = "verify"  # from the last batch, after a reconnect
+    POLL = "poll"  # from the last batch, while idle
+    REBUILD = "rebuild"  # from 0, after a failed replay
 
 
 class Output(Protocol):
     def apply(self, payload: bytes, live: bool) -> None:
-        """After all before it; `live`: not from a replay."""
+        """Apply after all earlier ones; `live`: not from a replay."""
 
     def clear(self, waiting_too: bool) -> None:
-        """Nothing is held any more; with `waiting_too`, batches not applied yet are void."""
+        """Drop all blocks; with `waiting_too`, discard unapplied batches."""
 
     def replay(self, start: int, fresh: bool) -> None:
-        """Ask the publisher; `fresh`: by a new socket, for answers of the old one may come yet."""
+        """Request a replay; `fresh`: on a new socket, since answers to the old one may still
+        arrive.
+        """
 
 
 class _Ask:
@@ -88,28 +84,28 @@ class _Ask:
     def __init__(self, purpose: Purpose, start: int, digest: int | None, now: float) -> None:
         self.purpose = purpose
         self.start = start
-        self.digest = digest  # of the batch `start`; None: we did not have it
+        self.digest = digest  # of batch `start`; None: unknown
         self.heard_at = now
-        self.first = -1  # number of the first batch that came
-        self.got = 0  # batches which were new
+        self.first = -1  # first batch received
+        self.got = 0
         self.hole = False
         self.ignore = False
 
 
 class SourceFollower:
-    """`replayable`: the source has a replay endpoint."""
+    """State of one source. `replayable`: it has a replay endpoint."""
 
     def __init__(self, out: Output, replayable: bool) -> None:
         self._out = out
         self._replayable = replayable
         self.phase = RecoveryPhase.WAITING
         self.connected = False
-        self.last = -1  # number of the last batch applied
+        self.last = -1
         self.counts = dict.fromkeys(REASONS, 0)
-        self._since = -1  # number of the first batch applied since the last clearing
-        self._unsure = False  # nothing is known, and not because there is nothing
-        self._digest = 0  # of the last batch
-        self._replayed: dict[int, int] = {}  # digests of batches which may come live again
+        self._since = -1  # first batch since the last clearing
+        self._unsure = False  # empty without proof that the worker is empty
+        self._digest = 0
+        self._replayed: dict[int, int] = {}  # digests of batches that may still arrive live
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
         self._ask: _Ask | None = None
@@ -121,15 +117,13 @@ class SourceFollower:
 
     @property
     def partial(self) -> bool:
-        """History is missing: what is known is true, but not all."""
+        """Return True if history is missing: known blocks are correct but not complete."""
         return self._since > 0 if self.last >= 0 else self._unsure
-
-    # -- facts
 
     def is_connected(self, now: float) -> None:
         self.connected = True
         self._count("connected")
-        self._drop_held()  # of the connection before; what it missed is asked for
+        self._drop_held()  # from the previous connection; the replay covers them
         self._poll_at = now + IDLE_POLL_S
         if not self._replayable:
             self._count("no_replay")
@@ -148,7 +142,7 @@ class SourceFollower:
     def live(self, number: int, payload: bytes, now: float) -> None:
         self._poll_at = now + IDLE_POLL_S
         if self.phase is RecoveryPhase.WAITING:
-            self._count("while_waiting")  # a dead process's last words
+            self._count("while_waiting")  # from a dead process
         elif self.phase is RecoveryPhase.CATCHING_UP or not self._take_live(number, payload, now):
             self._hold(number, payload)
 
@@ -162,11 +156,11 @@ class SourceFollower:
             ask.first = number
             self._judge_first(ask, number, payload, now)
             if self._ask is not ask:
-                return  # it was another process: asked anew
+                return  # another process: replay restarted
         if ask.ignore or (number <= self.last and self.last >= 0):
             return
         if self.last >= 0 and number > self.last + 1:
-            # Dropped on the way: a ROUTER drops what a full pipe cannot take.
+            # Dropped in transit: a ROUTER drops what exceeds its high-water mark.
             self._count("replay_hole")
             ask.hole = ask.ignore = True
             return
@@ -182,10 +176,11 @@ class SourceFollower:
         self._failures = 0
         self._poll_at = now + IDLE_POLL_S
         if ask.first < 0 and ask.digest is not None:
-            self._restart("restart_replay", now)  # its last batch is never gone, unless all is
+            # a publisher keeps its last batch, so this is a new process
+            self._restart("restart_replay", now)
             return
         if ask.first < 0 and self.last < 0:
-            self._unsure = False  # nothing was published yet: nothing is missing
+            self._unsure = False  # nothing published yet: nothing missing
         if ask.hole and self._progress(ask):
             self._begin(Purpose.GAP, now, fresh=False)
             return
@@ -196,7 +191,6 @@ class SourceFollower:
         self._follow(now)
 
     def tick(self, now: float) -> None:
-        """Now and then; deadlines are seconds."""
         ask = self._ask
         if ask is not None:
             if now >= ask.heard_at + REPLAY_TIMEOUT_S:
@@ -213,7 +207,7 @@ class SourceFollower:
             self._begin(Purpose.POLL, now, fresh=False)
 
     def process_started(self, at: float, now: float) -> None:
-        """When the worker's process began, as its metrics say."""
+        """Handle the worker's process start time from its metrics."""
         before, self._started = self._started, at
         if (
             before is not None
@@ -223,7 +217,7 @@ class SourceFollower:
             self._restart("restart_process", now)
 
     def is_lost(self) -> None:
-        """Nothing listens at the worker's port: its process is gone."""
+        """Handle a worker whose port refuses connections: its process is gone."""
         self._count("lost")
         self._forget()
         self._drop_held()
@@ -232,19 +226,17 @@ class SourceFollower:
         self.phase = RecoveryPhase.WAITING
 
     def is_back(self, now: float) -> None:
-        """The worker answers its health checks (again)."""
+        """Handle a worker that passes health checks."""
         if self.phase is RecoveryPhase.WAITING and self.connected:
             self.is_connected(now)
 
     def was_reset(self) -> None:
-        """We had its prefix cache reset; its own event comes with the next step it makes."""
+        """Handle a reset by the router; the worker's event comes with its next step."""
         self._count("reset")
         self._out.clear(waiting_too=False)
 
-    # -- live messages
-
     def _take_live(self, number: int, payload: bytes, now: float) -> bool:
-        """False: it must be held, for a replay has to come first."""
+        """Return False if the message must be held until a replay."""
         last = self.last
         if number == last + 1:
             self._accept(number, payload, replayed=False)
@@ -267,7 +259,7 @@ class SourceFollower:
 
     def _hold(self, number: int, payload: bytes) -> None:
         if len(self._held) >= HELD_MESSAGES or self._held_bytes + len(payload) > HELD_BYTES:
-            self._count("held_overflow")  # the hole will be seen, and filled by another replay
+            self._count("held_overflow")  # the gap is detected and replayed later
             return
         self._held.append((number, payload))
         self._held_bytes += len(payload)
@@ -287,10 +279,8 @@ class SourceFollower:
             if len(self._replayed) > _REMEMBERED:
                 del self._replayed[next(iter(self._replayed))]
         elif self._replayed:
-            self._replayed.clear()  # live messages keep their order: none of these can come now
+            self._replayed.clear()  # live messages are ordered: none of these can arrive now
         self._out.apply(payload, not replayed)
-
-    # -- replays
 
     def _begin(self, purpose: Purpose, now: float, fresh: bool) -> None:
         known = self.last >= 0 and purpose not in (Purpose.START, Purpose.REBUILD)
@@ -298,7 +288,7 @@ class SourceFollower:
         if self._ask is not None:
             fresh = True
             if self._ask.purpose is Purpose.REBUILD:
-                self._rebuild_at = now  # put off, not given up
+                self._rebuild_at = now
         self._ask = _Ask(purpose, start, self._digest if known else None, now)
         if purpose not in (Purpose.POLL, Purpose.REBUILD):
             self.phase = RecoveryPhase.CATCHING_UP
@@ -308,7 +298,7 @@ class SourceFollower:
     def _judge_first(self, ask: _Ask, number: int, payload: bytes, now: float) -> None:
         if ask.purpose is Purpose.REBUILD:
             if 0 <= self._since <= number:
-                self._count("rebuild_useless")  # the publisher has forgotten more than we
+                self._count("rebuild_useless")  # the publisher keeps less history than the router
                 ask.ignore = True
                 return
             self._forget()
@@ -320,30 +310,30 @@ class SourceFollower:
             if xxhash.xxh3_64_intdigest(payload) != ask.digest:
                 self._restart("restart_replay", now)
         elif ask.purpose is Purpose.VERIFY:
-            self._restart("restart_replay", now)  # it cannot be told: better nothing than wrong
+            self._restart("restart_replay", now)  # ambiguous: clear rather than keep wrong state
         elif number > self.last + 1:
             self._count("gap_lost")
             self._forget()
 
     def _progress(self, ask: _Ask) -> bool:
-        """Whether to ask once more after a replay which ended with something missing."""
+        """Return True if an incomplete replay should be repeated."""
         self._stuck = 0 if ask.got else self._stuck + 1
         return self._stuck < _STUCK
 
     def _follow(self, now: float) -> None:
-        """Take over what came live meanwhile; a hole begins another replay."""
+        """Apply held live messages; a gap starts another replay."""
         self.phase = RecoveryPhase.FOLLOWING
         held = self._held
         while held and self.phase is RecoveryPhase.FOLLOWING:
             number, payload = held[0]
             if number > self.last + 1:
-                self._stuck += 1  # the replay should have brought it
+                self._stuck += 1  # the replay should have included it
             if number < self._since:
-                self._count("duplicate")  # older than all the publisher still had
+                self._count("duplicate")  # older than the publisher's history
                 taken = True
             else:
                 taken = self._take_live(number, payload, now)
-            if taken or self.last < 0:  # starting anew brings it again, if it is still true
+            if taken or self.last < 0:  # a restart replays it if it is still valid
                 held.popleft()
                 self._held_bytes -= len(payload)
 
@@ -351,7 +341,7 @@ class SourceFollower:
         self._count("replay_timeout")
         self._ask = None
         if ask.got and ask.purpose is not Purpose.POLL:
-            self._begin(Purpose.GAP, now, fresh=True)  # go on where it broke off
+            self._begin(Purpose.GAP, now, fresh=True)  # resume after the interruption
             return
         self._failures = min(self._failures + 1, 10)
         wait = min(2.0**self._failures, BACKOFF_LONGEST_S)
@@ -362,16 +352,14 @@ class SourceFollower:
             self._count("gap_lost")
             self._forget()
         self._unsure = True
-        self._stuck = _STUCK  # do not ask again for what is held: take it as it comes
+        self._stuck = _STUCK  # accept the gap: apply held messages as they are
         self._follow(now)
         self._stuck = 0
         if self.partial:
             self._rebuild_at = now + wait
 
-    # -- epochs
-
     def _restart(self, reason: str, now: float) -> None:
-        """Another process publishes there: what the old one held is gone."""
+        """Clear the state: a new process publishes."""
         self._count(reason)
         self._forget()
         self._unsure = False

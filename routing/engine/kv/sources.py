@@ -1,12 +1,7 @@
-"""Where a worker publishes its KV events: from what it says itself, or from the configuration.
+"""Resolve a worker's KV event endpoints, from the worker or from configuration.
 
-Promises an endpoint one can connect to (or bind, where told so), or a refusal with its reason and
-a remedy. Must not know sockets.
-
-vLLM binds its publisher where the endpoint holds `*` or `::`, and else connects it, so
-`tcp://127.0.0.1:5557` in its configuration dials out and nobody can connect to it. Which of the
-two it was cannot be told from a resolved address: then we connect, and if that never succeeds,
-`DIALS_OUT` is what to tell.
+vLLM binds its publisher only if the endpoint contains `*` or `::`; a resolved address does not show
+which. The router connects; if that never succeeds, `DIALS_OUT` is the advice.
 """
 
 from __future__ import annotations
@@ -17,19 +12,19 @@ from dataclasses import dataclass
 
 import orjson
 
-BIND = "bind:"  # before an endpoint: the router binds it, and the worker connects
+BIND = "bind:"  # endpoint prefix: the router binds, the worker connects
 MAX_RANKS = 1024
 
 DIALS_OUT = (
-    "The worker's endpoint names one address, so vLLM connects to it and binds nothing. Write "
-    "tcp://*:PORT in --kv-events-config, or bind it here: --kv-events URL=bind:tcp://*:PORT."
+    "The worker's endpoint is a fixed address, so vLLM connects to it instead of binding. Use "
+    "tcp://*:PORT in --kv-events-config, or bind it in the router: --kv-events URL=bind:tcp://*:PORT."
 )
 _TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|::|[A-Za-z0-9._-]+):(\d{1,5})")
 _ANY = ("*", "::", "[::]")
 
 
 class SourceError(Exception):
-    """No source can be had; `reason` is a metric label, the text is for a person."""
+    """No usable source; `reason` is a metric label."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +33,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """One data-parallel rank's events. `replay` is "" where there is none."""
+    """Event stream of one data-parallel rank. `replay` "": no replay."""
 
     rank: int
     events: str
@@ -47,7 +42,7 @@ class EventSource:
 
 
 def resolve(endpoint: str, host: str) -> str:
-    """An endpoint to connect to, `*` being the worker's host. Raises SourceError."""
+    """Return the endpoint with `*` replaced by the worker's host. Raise SourceError."""
     if endpoint.startswith(("ipc:///", "ipc://@")):
         return endpoint
     if endpoint.startswith("ipc://"):
@@ -63,7 +58,7 @@ def resolve(endpoint: str, host: str) -> str:
             f"{endpoint[:200]!r} cannot be reached from another process. "
             "Use tcp://*:PORT in the worker's --kv-events-config.",
         )
-    if found[1] == "0.0.0.0":  # vLLM takes it for an address to connect to
+    if found[1] == "0.0.0.0":  # vLLM connects to this address instead of binding it
         raise SourceError("endpoint_dials_out", DIALS_OUT)
     if found[1] in _ANY:
         name = f"[{host}]" if ":" in host else host
@@ -72,7 +67,7 @@ def resolve(endpoint: str, host: str) -> str:
 
 
 def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list[EventSource]:
-    """From flags: one endpoint for each rank, in order. Raises SourceError."""
+    """Return sources from flags, one endpoint per rank. Raise SourceError."""
     sources = []
     for rank, endpoint in enumerate(events):
         bind = endpoint.startswith(BIND)
@@ -88,7 +83,7 @@ def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list
 
 
 def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
-    """From `GET /kv_event_sources`. Raises SourceError."""
+    """Return sources from `GET /kv_event_sources`. Raise SourceError."""
     if status in (404, 405):
         raise SourceError(
             "discovery_missing",
@@ -121,11 +116,11 @@ def discovered(status: int, body: bytes, host: str) -> list[EventSource]:
 def _discovered(rank: int, item: dict[str, object], host: str) -> EventSource:
     endpoint, replay = item.get("endpoint"), item.get("replay_endpoint")
     if item.get("enable_kv_cache_events") is False or item.get("publisher") == "null":
-        raise SourceError("events_off", "The worker's KV events are switched off.")
+        raise SourceError("events_off", "KV events are disabled on the worker.")
     if not isinstance(endpoint, str):
         raise SourceError("discovery_failed", "/kv_event_sources names no endpoint.")
     if item.get("buffer_steps") == 0:
-        replay = None  # it would answer, always with nothing
+        replay = None  # would always be empty
     return EventSource(
         rank, resolve(endpoint, host), resolve(replay, host) if isinstance(replay, str) else ""
     )

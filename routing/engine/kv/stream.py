@@ -1,8 +1,7 @@
-"""One source's sockets and what is under way with it: received, put in order, applied.
+"""Sockets and processing state of one event source.
 
-Promises that a step ends soon after its deadline whatever has arrived, that nothing is received
-while something waits to be applied (ZeroMQ's own bounds hold the rest, and what it drops is asked
-for again), and that nothing blocks. Must not know who calls `step`, nor other sources.
+A step ends soon after its deadline and never blocks. Nothing is received while batches wait to be
+applied: ZeroMQ's high-water mark bounds memory, and dropped messages are replayed.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from routing.engine.kv.recovery import SourceFollower
 from routing.engine.kv.sources import EventSource
 from routing.engine.kv.wire import END_SEQ, Decoder, WireError, read_message, replay_request
 
-LIVE_MESSAGES = 10_000  # waiting in ZeroMQ for one source; more are dropped there
+LIVE_MESSAGES = 10_000  # high-water mark; further messages are dropped
 REPLAY_MESSAGES = 2_000
 SOCKET_PATH_BYTES = 107
 MESSAGE_BYTES = 64 * 1024 * 1024
 RECONNECT_MS = (100, 5_000)
-HEARTBEAT_MS = (10_000, 30_000)  # a host which vanished without a word
+HEARTBEAT_MS = (10_000, 30_000)  # detects a vanished host
 _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 
-Watch = Callable[["Stream", int, bool], None]  # begin or end to watch a descriptor
+Watch = Callable[["Stream", int, bool], None]  # start or stop watching a descriptor
 
 
 class Stream:
-    """`watch` is told of descriptors; when one is readable, `step` must be called."""
+    """Call `step` when a descriptor passed to `watch` is readable."""
 
     def __init__(
         self,
@@ -53,10 +52,10 @@ class Stream:
         self.follower = SourceFollower(self, bool(source.replay))
         self.decoder = Decoder()
         self.batches = 0
-        self.lag_s = 0.0  # between the engine's step and our knowing, of the last live batch
+        self.lag_s = 0.0  # engine step to application, of the last live batch (s)
         self.errors: dict[str, int] = {"malformed_batch": 0, "malformed_frames": 0, "rank": 0}
         self.opened_at = perf_counter()
-        self.heard = False  # whether it was ever connected
+        self.heard = False
         self.warned = False
         self._context = context
         self._index = index
@@ -78,12 +77,13 @@ class Stream:
             self._connect(self._sub, source.events)
 
     def _connect(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
-        """The address of a Unix socket may be 107 bytes long, and a worker's folder is easily
-        longer; a name in an open folder is not."""
+        """Connect; long Unix socket paths (limit 107 bytes) go through an open directory
+        descriptor.
+        """
         path = endpoint.removeprefix("ipc://")
         if path != endpoint and len(os.fsencode(path)) > SOCKET_PATH_BYTES:
             folder, name = os.path.split(path)
-            if folder not in self._folders:  # open as long as ZeroMQ may connect again
+            if folder not in self._folders:  # kept open for ZeroMQ's reconnects
                 try:
                     self._folders[folder] = os.open(folder, os.O_PATH | os.O_DIRECTORY)
                 except OSError as error:
@@ -105,8 +105,6 @@ class Stream:
             return "connecting"
         return self.follower.phase.value if self.follower.connected else "disconnected"
 
-    # -- what the follower orders
-
     def apply(self, payload: bytes, live: bool) -> None:
         self._waiting.append((payload, live))
 
@@ -123,17 +121,15 @@ class Stream:
         if self._dealer is None:
             self._dealer = self._open(zmq.DEALER, REPLAY_MESSAGES)
             self._connect(self._dealer, self.source.replay)
-        with contextlib.suppress(zmq.Again):  # then the follower's deadline will tell
+        with contextlib.suppress(zmq.Again):  # the follower's deadline handles it
             self._dealer.send_multipart(replay_request(start), zmq.NOBLOCK)
 
-    # -- doing it
-
     def tick(self) -> None:
-        """Have the next `step` check the follower's deadlines."""
+        """Make the next `step` check deadlines."""
         self._tick_due = True
 
     def step(self, deadline: float) -> bool:
-        """Work until the deadline; False when nothing is left to do."""
+        """Work until the deadline; return False when idle."""
         while True:
             work = self._work
             if work is not None:
@@ -150,7 +146,6 @@ class Stream:
                 return True
 
     def close(self) -> None:
-        """Gives everything back; what it told is forgotten."""
         self._work = None
         self._waiting.clear()
         self._watch(self, self._monitor.fileno(), False)
@@ -178,8 +173,7 @@ class Stream:
         self._work = self._applier.apply(self._rank, batch.events)
 
     def _receive(self) -> bool:
-        """One message from whichever socket has one. Connections first: a restart must be known
-        before what the new process sends."""
+        """Receive one message; monitor events first, so that a restart is known before new data."""
         frames = _take(self._monitor)
         if frames is not None:
             self._connection(frames)
@@ -196,8 +190,8 @@ class Stream:
                 self.follower.replayed(*message, now)
             return True
         if self._tick_due:
-            # Only once the replay socket is empty: an answer that arrived while the loop was
-            # held or batches were applied must not count as a timeout.
+            # Only after the replay socket is drained: an answer that arrived while the loop was
+            # busy is no timeout.
             self._tick_due = False
             self.follower.tick(now)
             return True
@@ -224,8 +218,6 @@ class Stream:
         elif event == zmq.Event.DISCONNECTED and self.follower.connected:
             self.follower.is_disconnected()
 
-    # -- sockets
-
     def _open(self, kind: int, messages: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
         socket.linger = 0
@@ -246,7 +238,7 @@ class Stream:
 
 def _take(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
     if socket is None or not cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-        return None  # asking first is cheaper than an exception
+        return None  # cheaper than an exception
     try:
         return socket.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:

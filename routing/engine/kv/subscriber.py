@@ -1,12 +1,7 @@
-"""Follows the KV events of all workers from the router's event loop.
+"""Follow the KV events of all workers on the router's event loop.
 
-Promises that the loop is never held longer than SLICE_S and one piece of work (some 0.2 ms; a
-batch's decoding is one piece), however many events arrive; that a worker which publishes nothing is
-shown with the reason and what to do; and that nothing is left when a worker goes.
-Must not know requests or policies.
-
-Why on the loop and not in a thread: a thread which has work keeps the interpreter for 5 ms at a
-time while the loop waits for it. `python -m bench.kv_index --loop` measures both.
+The loop is never held longer than SLICE_S plus one piece (about 0.2 ms). A thread would hold the
+GIL for 5 ms at a time (`python -m bench.kv_index --loop`).
 """
 
 from __future__ import annotations
@@ -28,19 +23,20 @@ from routing.engine.kv.stream import Stream
 
 SLICE_S = 0.0005
 TICK_S = 0.5
-PAUSE_TICKS = 2  # a tick later than this follows a pause of the loop or the process
+PAUSE_TICKS = 2  # a tick this late follows a pause of the process
 DISCOVER_EVERY_S = 60.0
 RETRY_S = (1.0, 30.0)
 FOLLOWING = RecoveryPhase.FOLLOWING.value
 CONNECT_PATIENCE_S = 5.0
 
-Say = Callable[..., None]  # level, event, facts by name
+Say = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """A worker to follow. `ask` fetches a path of its HTTP port. `events` and `replays` are used
-    in place of asking: one endpoint for each rank."""
+    """A worker to follow. `ask` fetches a path by HTTP. `events` and `replays` replace discovery,
+    one endpoint per rank.
+    """
 
     id: str
     host: str
@@ -51,7 +47,7 @@ class SubscriptionTarget:
 
 
 class _Followed:
-    """One worker: its streams, or why there are none."""
+    """State of one worker: its streams, or why there are none."""
 
     def __init__(self, target: SubscriptionTarget) -> None:
         self.target = target
@@ -63,28 +59,25 @@ class _Followed:
 
 
 class Subscriber:
-    """`failures`: what `Target.ask` raises when there is no answer."""
+    """`failures`: exception types of `SubscriptionTarget.ask`."""
 
     def __init__(self, index: Index, say: Say, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
         self.applier = Applier(index)
-        self.heard: Callable[[str], None] = lambda _worker: None  # events of it were applied
+        self.heard: Callable[[str], None] = lambda _worker: None
         self._say = say
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._workers: dict[str, _Followed] = {}
-        self._ended: Counter[str] = Counter()  # what streams counted which are gone
+        self._ended: Counter[str] = Counter()  # counts of closed streams
         self._ready: deque[Stream] = deque()
         self._is_ready: set[Stream] = set()
         self._running = False
         self._ticker: asyncio.TimerHandle | None = None
         self._ticked_at = 0.0
-        self._put_off = False  # the last tick checked no deadline
-
-    # -- which workers
+        self._put_off = False  # the last tick skipped deadlines
 
     def follow(self, targets: Iterable[SubscriptionTarget]) -> None:
-        """These workers from now on, and no others."""
         wanted = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
             target = wanted.get(name)
@@ -122,9 +115,7 @@ class Subscriber:
             self._ready.remove(stream)
         self._ended.update(stream.follower.counts)
         stream.close()
-        self._schedule()  # to sweep
-
-    # -- what others learn about a worker
+        self._schedule()
 
     def worker_up(self, worker: str) -> None:
         followed = self._workers.get(worker)
@@ -136,7 +127,6 @@ class Subscriber:
                 self._wake(stream)
 
     def worker_lost(self, worker: str) -> None:
-        """Its process is gone."""
         for stream in self._streams_of(worker):
             stream.follower.is_lost()
         self._schedule()
@@ -148,7 +138,6 @@ class Subscriber:
             self._wake(stream)
 
     def cache_reset(self, worker: str) -> None:
-        """We had its prefix cache reset."""
         for stream in self._streams_of(worker):
             stream.follower.was_reset()
         self._schedule()
@@ -156,8 +145,6 @@ class Subscriber:
     def _streams_of(self, worker: str) -> list[Stream]:
         followed = self._workers.get(worker)
         return list(followed.streams.values()) if followed is not None else []
-
-    # -- discovery
 
     async def _discover(self, followed: _Followed) -> None:
         wait = RETRY_S[0]
@@ -187,7 +174,7 @@ class Subscriber:
         return discovered(status, body, target.host)
 
     def _refused(self, followed: _Followed, error: SourceError) -> None:
-        """Without an answer what is followed stays; without events there is nothing to follow."""
+        """Handle failed discovery: without an answer streams stay, without events they end."""
         if error.reason != "unreachable":
             self._take_over(followed, [])
         if followed.reason != error.reason and not followed.streams:
@@ -235,10 +222,8 @@ class Subscriber:
                 raise SourceError(
                     "endpoint_shared",
                     f"{source.events} is bound for {other.target.id} already, and messages of two "
-                    "workers cannot be told apart. Give each its own port.",
+                    "workers cannot be distinguished. Give each its own port.",
                 )
-
-    # -- the pump
 
     def _watch(self, stream: Stream, descriptor: int, begin: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -259,7 +244,7 @@ class Subscriber:
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        """One slice of work for whoever has some, in turn; the loop's other work comes between."""
+        """Run one time slice, round robin, then return to the loop."""
         deadline = perf_counter() + SLICE_S
         ready = self._ready
         while ready:
@@ -273,7 +258,7 @@ class Subscriber:
                 break
         index = self.index
         while index.sweeping:
-            index.sweep()  # one piece at least: those who wait above must not starve this
+            index.sweep()  # at least one piece, so that sweeping is not starved
             if perf_counter() >= deadline:
                 break
         self._running = False
@@ -283,8 +268,8 @@ class Subscriber:
     def _tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         now = perf_counter()
-        # After a pause of the process, ZeroMQ's threads need a moment to read what has arrived.
-        # Never twice in a row: deadlines apply on a loop that is always late, too.
+        # After a pause ZeroMQ's threads need a moment to read. Never twice in a row, so that
+        # deadlines also apply on a slow loop.
         self._put_off = not self._put_off and now - self._ticked_at > PAUSE_TICKS * TICK_S
         self._ticked_at = now
         for followed in self._workers.values():
@@ -293,7 +278,7 @@ class Subscriber:
                     stream.tick()
                 if not stream.heard and not stream.warned:
                     self._lose_patience(followed, stream, now)
-                # ZeroMQ tells once when something comes, and not while there is more.
+                # ZeroMQ's descriptor is edge-triggered.
                 self._wake(stream)
 
     def _lose_patience(self, followed: _Followed, stream: Stream, now: float) -> None:
@@ -309,10 +294,8 @@ class Subscriber:
             remedy=DIALS_OUT,
         )
 
-    # -- for people
-
     def recoveries(self) -> Counter[str]:
-        """What happened to all streams there ever were, by recovery.REASONS."""
+        """Return recovery counts over all streams, by recovery.REASONS."""
         total = self._ended.copy()
         for followed in self._workers.values():
             for stream in followed.streams.values():
@@ -320,15 +303,13 @@ class Subscriber:
         return total
 
     def ranks(self, worker: str) -> int:
-        """How many engines behind this worker are followed now."""
         return sum(stream.state == FOLLOWING for stream in self._streams_of(worker))
 
     def partial(self, worker: str) -> bool:
-        """Is part of its history missing? What is known is true, but not all."""
+        """Return True if part of its history is missing."""
         return any(stream.follower.partial for stream in self._streams_of(worker))
 
     def status(self) -> list[dict[str, Any]]:
-        """One entry for each source, and for each worker which has none."""
         found: list[dict[str, Any]] = []
         for name, followed in self._workers.items():
             found += [_show(name, stream) for stream in followed.streams.values()]

@@ -1,8 +1,7 @@
-"""Reads KV event payloads and replay frames as vLLM sends them, old encoding and new.
+"""Parse vLLM's KV event payloads and replay frames, in both encodings.
 
-Promises that fields are found by name in a map and by place in an array, that what is not known
-is skipped and counted by name, and that a payload which cannot be read raises WireError and
-nothing else. Must not know sockets, sequence numbers' meaning, or the index.
+Fields are found by name in maps and by position in arrays. Unknown ones are skipped and counted.
+Unreadable payloads raise WireError only.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ import msgspec
 
 BlockHash = int | bytes
 
-END_SEQ = 2**64 - 1  # the end marker of a replay: -1 as eight bytes
-_UNKNOWN_NAMES = 64  # names counted one by one; a hostile peer could make up any number
+END_SEQ = 2**64 - 1  # end-of-replay marker: -1 as uint64
+_UNKNOWN_NAMES = 64  # bound on names counted individually
 _LENIENT_BATCHES = 1000
 
 
 class Tier(IntEnum):
-    """Where a block lies: on the device, in host memory, in storage."""
-
     GPU = 0
     L1 = 1
     L2 = 2
@@ -42,7 +39,7 @@ _MEDIA |= {name.upper(): found for name, found in _MEDIA.items()}
 
 
 def tier(medium: str | None) -> Tier | None:
-    """None: a medium nobody told us of. Versions before the field existed only had the GPU."""
+    """Return None for an unknown medium. Versions without the field had only the GPU."""
     if medium is None:
         return Tier.GPU
     found = _MEDIA.get(medium)
@@ -50,7 +47,7 @@ def tier(medium: str | None) -> Tier | None:
 
 
 class WireError(Exception):
-    """The payload or the frames are not what the protocol says; `reason` is a metric label."""
+    """Protocol violation; `reason` is a metric label."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -58,7 +55,7 @@ class WireError(Exception):
 
 
 class Stored(msgspec.Struct, tag="BlockStored", gc=False, forbid_unknown_fields=True):
-    """Blocks in chain order; `parent_block_hash` is the block before the first of them."""
+    """Blocks in chain order; `parent_block_hash` precedes the first."""
 
     block_hashes: list[BlockHash]
     parent_block_hash: BlockHash | None = None
@@ -97,15 +94,14 @@ _TYPES: dict[str, type[Event]] = {
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
-    """What one engine step published; `ts` in seconds of the worker's clock."""
+    """Events of one engine step; `ts` in seconds of the worker's clock."""
 
     ts: float
     events: list[Stored | Removed | Cleared]
     rank: int | None = None
 
 
-# The same three events as arrays: [tag, field, field, ...]; what follows the known fields is
-# left out without being counted: it has no name.
+# The same events as arrays: [tag, field, ...]; fields beyond the known ones are ignored.
 class _StoredArray(
     Stored, array_like=True, gc=False, forbid_unknown_fields=False, tag="BlockStored"
 ):
@@ -143,11 +139,10 @@ _NO_EVENTS: list[Event] = []
 
 
 class Decoder:
-    """Payloads of one source to batches. Remembers which encoding came last, and counts.
+    """Payload decoder of one source; remembers the last encoding.
 
-    `skipped`: what was left out, by "type:NAME", "field:NAME", "event" (known type, wrong shape).
-    Unknown fields put the reading of a batch on a slow path; after one such batch the next
-    thousand are read without looking for them, so a newer engine costs hardly more.
+    `skipped`: counts by "type:NAME", "field:NAME", "event" (invalid shape). Unknown fields require
+    a slow path; after one such batch the next thousand skip the check.
     """
 
     __slots__ = ("_fast", "_lenient_left", "skipped")
@@ -158,7 +153,7 @@ class Decoder:
         self.skipped: dict[str, int] = {}
 
     def decode(self, payload: bytes) -> Batch:
-        """Raises WireError."""
+        """Raise WireError."""
         if self._lenient_left:
             return self._lenient(payload)
         try:
@@ -181,7 +176,7 @@ class Decoder:
             return self._slow(payload)
 
     def _slow(self, payload: bytes) -> Batch:
-        """Event by event: whatever can be understood is."""
+        """Decode event by event, keeping what is valid."""
         try:
             raw = _decode_raw(payload)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -229,7 +224,7 @@ class Decoder:
         self.skipped[what] = self.skipped.get(what, 0) + 1
 
 
-# Without looking for unknown fields.
+# Without checking for unknown fields.
 class _StoredLenient(Stored, tag="BlockStored", gc=False, forbid_unknown_fields=False):
     pass
 
@@ -252,10 +247,10 @@ _decode_lenient = msgspec.msgpack.Decoder(_LenientBatch).decode
 
 
 def read_message(frames: list[bytes]) -> tuple[int, bytes]:
-    """Sequence number and payload of a live message or a replayed one.
+    """Return sequence number and payload of a live or replayed message.
 
-    Counted from the end: the topic came to replays late, and a DEALER sees an empty frame first.
-    The end of a replay has the number END_SEQ and no payload. Raises WireError.
+    Frames are counted from the end: older replays have no topic, and a DEALER sees an empty first
+    frame. The end of a replay has END_SEQ and no payload. Raise WireError.
     """
     if len(frames) < 2 or len(frames[-2]) != 8:
         sizes = [len(frame) for frame in frames[:8]]

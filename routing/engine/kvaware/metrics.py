@@ -1,9 +1,7 @@
-"""What kvaware counts, as metrics; read from its parts when somebody asks for them.
+"""Metrics of kvaware, collected on scrape.
 
-Promises that the children which an alert looks at exist from the start, whatever the strategy, so
-that it sees zero and not nothing; that counters go on counting when a worker leaves or the
-strategy changes and comes back; and that nothing is left of a worker which is gone. Must not know
-how anything is counted.
+Children used by alerts exist from the start with 0; counters survive strategy changes; children of
+removed workers are dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.kv.recovery import REASONS as RECOVERIES
-from routing.engine.kvaware.placement import FALLBACKS
+from routing.engine.kvaware.request_state import FALLBACKS
 from routing.engine.kvaware.twin_probe import RESULTS as PROBES
 from routing.engine.tokens.outcomes import REASONS as OUTCOMES
 

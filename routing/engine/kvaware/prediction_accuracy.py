@@ -1,8 +1,7 @@
-"""Is what the index says of a worker true? Predicted against reported cached tokens.
+"""Compare predicted with reported cached tokens per worker.
 
-Promises that a worker whose index keeps promising what its engine then does not have is believed
-no more until the index has been built anew, and that one odd answer (a block evicted between the
-choice and the step) condemns nobody. Pure; must not know requests or events.
+A worker whose index overpredicts persistently is not used for matches until its index is rebuilt.
+Single outliers (a block evicted between choice and step) have no effect.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 _LEARN = 0.2
-_FEWEST = 5  # answers before a verdict
-LYING = 0.5  # of what is promised, so much is missing on average
-MISSING = 0.5  # of what is reported, so much was not foreseen on average
+_FEWEST = 5  # samples before a verdict
+LYING = 0.5  # threshold of the missing share of predicted tokens
+MISSING = 0.5  # threshold of the unpredicted share of reported tokens
 
 
 @dataclass(slots=True)
 class Meter:
-    """`over`: share of the promised tokens which were missing; `under`: share of the reported
-    ones which were not foreseen; both slow averages. `lying`: not believed until `renewed`."""
+    """`over`: share of predicted tokens missing; `under`: share of reported tokens not predicted
+    (EWMAs). `lying`: not used until `renewed`.
+    """
 
     answers: int = 0
     over: float = 0.0
@@ -30,9 +30,9 @@ class Meter:
     demotions: int = 0
 
     def observe(self, predicted: int, reported: int, block: int) -> bool:
-        """An answer's word; True when the index of this worker must be built anew.
+        """Add a sample; return True if the worker's index must be rebuilt.
 
-        `block`: tokens by which both may differ, since the last block is always computed.
+        `block`: tolerance in tokens, since the last block is always computed.
         """
         over = under = 0.0
         if predicted > block:
@@ -57,7 +57,6 @@ class Meter:
         return False
 
     def renewed(self) -> None:
-        """The index was built anew: it is believed again, and judged afresh."""
         self.answers = 0
         self.over = self.under = 0.0
         self.lying = False
@@ -68,15 +67,14 @@ STEP_S = 10.0  # between two marks
 
 
 class Window:
-    """Marks of the counters, so old as the window is long and no older. Before `now` nothing was
-    counted."""
+    """Counter snapshots over a sliding window; all counters are 0 before `now`."""
 
     def __init__(self, now: float) -> None:
         nothing: dict[str, int] = {}
         self._marks = deque([(now, 0, nothing)])
 
     def mark(self, now: float, found: int, fallbacks: Mapping[str, int]) -> None:
-        """`found`: requests so far whose blocks were known; `fallbacks`: the others by reason."""
+        """`found`: requests with known blocks; `fallbacks`: others by reason (cumulative)."""
         marks = self._marks
         if now < marks[-1][0] + STEP_S:
             return
@@ -85,7 +83,6 @@ class Window:
             marks.popleft()
 
     def show(self, now: float, found: int, fallbacks: Mapping[str, int]) -> dict[str, Any]:
-        """What has been counted since the oldest mark."""
         begun, before, known = self._marks[0]
         since = {reason: count - known.get(reason, 0) for reason, count in fallbacks.items()}
         return {

@@ -1,11 +1,8 @@
-"""Which of a worker's engines gets a request, where several answer at one address.
+"""Selection of a data-parallel rank behind one worker address.
 
-With data parallelism each rank has a cache of its own, and vLLM knows how busy each is but not what
-it holds. So a request whose blocks are known names its rank (`x-data-parallel-rank`): the one with
-the least to compute, the queue before it counted in. Promises that requests in flight are counted
-out again whatever becomes of them, and that nothing is said where the numbers cannot be trusted:
-one rank, a caller who chose, or ranks which are not 0, 1, 2 ... (then vLLM counts otherwise).
-Must not know sockets.
+Each rank has its own cache, and vLLM balances by load only. A request with known blocks names its
+rank (`x-data-parallel-rank`): the least prompt work including the queue. No rank is named with a
+single rank, a caller's own choice, or ranks not numbered 0, 1, 2 ... (vLLM counts otherwise).
 """
 
 from __future__ import annotations
@@ -21,14 +18,12 @@ HEADER = b"x-data-parallel-rank"
 
 
 class Seat:
-    """One request at one rank."""
-
     __slots__ = ("guess", "guessed", "line", "match", "work", "worker")
 
     def __init__(self, worker: str, match: Match, guessed: bool, work: int, guess: Guess) -> None:
         self.worker = worker
-        self.match = match  # what the rank need not compute
-        self.guessed = guessed  # or is it on its way only?
+        self.match = match  # tokens the rank need not compute
+        self.guessed = guessed  # includes expected blocks
         self.work = work
         self.guess = guess
         self.line = line(match.rank)
@@ -36,13 +31,13 @@ class Seat:
 
 class Ranks:
     def __init__(self, index: Index) -> None:
-        self.pending = Pending()  # by worker and rank
+        self.pending = Pending()
         self._index = index
-        self._work: dict[str, list[int]] = {}  # tokens in flight at each rank
+        self._work: dict[str, list[int]] = {}  # in-flight tokens of each rank
         self._turn = 0
 
     def choose(self, worker: str, chains: Mapping[int, Sequence[int]], tokens: int) -> Seat | None:
-        """Its seat, counted until `leave`; None: vLLM chooses."""
+        """Return a seat, counted until `leave`; None: vLLM chooses."""
         if not self._index.several_ranks:
             return None
         ranks = named(self._index, worker)
@@ -69,7 +64,7 @@ class Ranks:
         return Seat(worker, match, guessed, new, self.pending.sent(_name(worker, best), chains))
 
     def forget(self, worker: str) -> None:
-        """Its process is gone, and what its ranks were about to have."""
+        """Drop the expectations of a lost worker."""
         for number in range(len(self._work.get(worker, ()))):
             self.pending.forget(_name(worker, number))
 
@@ -79,17 +74,16 @@ class Ranks:
         if work is not None and rank < len(work):
             work[rank] = max(work[rank] - seat.work, 0)
             if not any(work):
-                del self._work[seat.worker]  # nothing is left of workers which are gone
+                del self._work[seat.worker]
 
 
 def named(index: Index, worker: str) -> list[Rank]:
-    """A worker's ranks in order; none where their numbers may mean others to vLLM."""
+    """Return a worker's ranks in order; empty if their numbers may differ in vLLM."""
     ranks = sorted(index.ranks_of(worker), key=lambda rank: rank.number)
     return ranks if [rank.number for rank in ranks] == list(range(len(ranks))) else []
 
 
 def line(rank: int) -> bytes:
-    """The header's."""
     return b"%b: %d\r\n" % (HEADER, rank)
 
 

@@ -1,8 +1,7 @@
-"""The I/O of `kvaware`: listens to the workers' events, loads the tokenizer and has it compared.
+"""Background services of `kvaware`: event subscription, tokenizer loading and verification, probes.
 
-Promises that the router serves from its first moment, by prefix, while a tokenizer is being loaded
-or a worker asked; that local tokens are believed only after they were compared with a worker's;
-and that nothing is left running when the strategy changes. Must not know how a worker is chosen.
+Requests are placed by prefix until the tokenizer is loaded and its tokens match a worker's.
+Everything ends when the strategy changes.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
     from routing.engine.router import Router
 
 ASK_TIMEOUT_S = 5.0
-COMPARE_AGAIN_S = 10.0  # while no worker answered
-COMPARE_EVERY_S = 600.0  # a worker may come back with another revision of its model
+COMPARE_AGAIN_S = 10.0  # while no worker answers
+COMPARE_EVERY_S = 600.0  # a worker may return with another model revision
 
 
 class KvAwareRun:
-    """While one KvRouting is in force."""
+    """Services of one KvRouting."""
 
     def __init__(self, router: Router, routing: KvRouting) -> None:
         self._router = router
         self.routing = routing
         self._config = router.config.kv
         self.subscriber = Subscriber(routing.policy.index, self._say, (AskError,))
-        self.report: comparison.TokenReport | None = None  # the last comparison
+        self.report: comparison.TokenReport | None = None
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
         self._window = Window(perf_counter())
@@ -72,10 +71,7 @@ class KvAwareRun:
     def serves(self, routing: KvRouting | None, config: KvConfig) -> bool:
         return routing is self.routing and config == self._config
 
-    # -- workers
-
     def follow(self) -> None:
-        """The workers of the table, and no others."""
         workers = self._router.table.workers
         self.subscriber.follow(self._target(worker) for worker in workers.values())
         for name in set(self.routing.meters) - set(workers):
@@ -90,7 +86,6 @@ class KvAwareRun:
         return SubscriptionTarget(worker.id, worker.address.host, "", question, events, replays)
 
     def changed(self, worker: Worker, what: str) -> None:
-        """As the table tells it."""
         if what == "up":
             self.subscriber.worker_up(worker.id)
         elif what == "lost":
@@ -102,11 +97,9 @@ class KvAwareRun:
             self.subscriber.cache_reset(worker.id)
 
     def partial(self, worker_id: str) -> bool:
-        """As KvRouting's Follower."""
         return self.subscriber.partial(worker_id)
 
     def rebuild(self, worker_id: str) -> None:
-        """As KvRouting's Follower."""
         self.subscriber.worker_lost(worker_id)
         self.subscriber.worker_up(worker_id)
 
@@ -125,8 +118,6 @@ class KvAwareRun:
         routing.telling = bool(following)
         for worker, _ in following:
             routing.rebuilt(worker)
-
-    # -- tokens
 
     async def _prepare(self) -> None:
         local = await self._load(self._config)
@@ -154,7 +145,9 @@ class KvAwareRun:
             return Local(files, ServerDefaults())
         except TokenizerUnusable as error:
             self.problem = str(error)
-            self._say("error", "tokenizer_unusable", error=self.problem, effect="workers are asked")
+            self._say(
+                "error", "tokenizer_unusable", error=self.problem, effect="workers tokenize prompts"
+            )
             return None
 
     def _judged(self, service: TokenService, found: comparison.TokenReport) -> None:
@@ -173,7 +166,7 @@ class KvAwareRun:
                 probe=finding.probe,
                 error=finding.what,
                 remedy=finding.fix,
-                effect="each prompt is tokenized by a worker",
+                effect="workers tokenize prompts",
             )
 
     def _model(self) -> str:
@@ -184,19 +177,16 @@ class KvAwareRun:
         return self._router.config.model
 
     async def _ask_any(self, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-        """The worker with the least to do. Raises AskError."""
+        """Query the least loaded worker. Raise AskError."""
         eligible = self._router.table.eligible
         if not eligible:
             raise AskError("no worker is up")
         return await ask(min(eligible, key=lambda worker: worker.load), path, timeout_s, body)
 
     def _placed(self) -> tuple[int, dict[str, int]]:
-        """Requests whose blocks were known, and the others by reason, since this began."""
         service = self.routing.tokens
         found = 0 if service is None else sum(service.counts[name] for name in WITH_TOKENS)
         return found, self.routing.fallbacks
-
-    # -- the end, and for people
 
     async def close(self) -> None:
         tasks = [task for task in (self._mode, self._probing) if task is not None]
@@ -208,7 +198,6 @@ class KvAwareRun:
             await self.routing.tokens.close()
 
     def show(self) -> dict[str, Any]:
-        """For /index."""
         report = self.report
         return self.routing.show() | {
             "sources": self.subscriber.status(),
@@ -229,7 +218,7 @@ class KvAwareRun:
         }
 
     def explain(self, pick: Pick, facts: RequestFacts, fallback: str) -> dict[str, Any]:
-        """For /explain: of each candidate, what its events told and what is only assumed."""
+        """Return for /explain what events reported and what is expected, per candidate."""
         policy = self.routing.policy
         told: Mapping[str, Match] = {}
         coming: Mapping[str, int] = {}
@@ -253,7 +242,7 @@ class KvAwareRun:
         }
 
     def _known(self, worker_id: str) -> str:
-        """How far its index can be trusted: "whole", "partial", "not_believed", "none"."""
+        """Return the index state: "whole", "partial", "not_believed" or "none"."""
         if not self.subscriber.ranks(worker_id):
             return "none"
         meter = self.routing.meters.get(worker_id)
@@ -262,7 +251,6 @@ class KvAwareRun:
         return "partial" if self.subscriber.partial(worker_id) else "whole"
 
     def totals(self) -> dict[str, Counter[Any]]:
-        """What was counted while this was in force; for kvmetrics."""
         service = self.routing.tokens
         return {
             "fallbacks": Counter(self.routing.fallbacks),
@@ -273,16 +261,15 @@ class KvAwareRun:
 
 
 class KvAwareService:
-    """Owned by the server: has a Listening exactly while the strategy is kvaware."""
+    """Owned by the server: has a KvAwareRun while the strategy is kvaware."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self.listening: KvAwareRun | None = None
-        self._past: dict[str, Counter[Any]] = {}  # totals of those which ended
+        self._past: dict[str, Counter[Any]] = {}  # totals of ended runs
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self) -> None:
-        """After every change of configuration or workers."""
         listening, routing = self.listening, self._router.kv
         if listening is not None and not listening.serves(routing, self._router.config.kv):
             self._past = self.totals()
@@ -300,7 +287,7 @@ class KvAwareService:
             self.listening.tick(perf_counter())
 
     def totals(self) -> dict[str, Counter[Any]]:
-        """Since the process began, whatever the strategy was meanwhile."""
+        """Return totals since process start, over all runs."""
         now = {} if self.listening is None else self.listening.totals()
         names = {*self._past, *now}
         empty: Counter[Any] = Counter()

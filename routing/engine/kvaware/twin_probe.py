@@ -1,11 +1,7 @@
-"""Twin prompts: is a prompt sent twice to one worker foreseen and found the second time?
+"""Twin probes: send a new prompt twice to a worker and verify prediction and cache hit.
 
-Everything between a prompt and its prediction can fail without a word: a template which differs,
-events which stopped, an engine which keeps nothing. So each worker in turn is sent a prompt of ours
-which nobody has seen, and then the same again: its events must tell of it in between, and the
-engine must report it as cached. Promises to stay out of the way: never while the worker has
-anything else to do, one token of answer, two blocks and a little of its cache under a salt of its
-own, and nothing in any count of callers' requests. Must not know sockets.
+Detects template mismatch, missing events and disabled caching. Runs only on an idle worker, under
+its own salt; excluded from request metrics.
 """
 
 from __future__ import annotations
@@ -28,33 +24,33 @@ from routing.engine.tokens.service import TokenOutcome
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Table, Worker
+    from routing.engine.kv.match import Blocks
     from routing.engine.kvaware.placement import KvRouting
-    from routing.engine.policies.kvaware import Blocks
     from routing.engine.tokens.segments import TokenSequence
 
 HIT = "hit"
 REMEDIES = {
-    "no_tokens": "the prompt could not be turned into tokens: see kv.tokenizer in /index",
-    "unreachable": "the worker did not answer: see its health, and its log",
-    "refused": "the worker refused a plain prompt: see the error beside this",
-    "not_told": "its events did not tell of a prompt it computed: is the prompt tokenized as the "
-    "worker does it (chat template, model), and is its channel of events the right one?",
-    "not_reported": "start the worker with --enable-prompt-tokens-details: without it nobody can "
-    "say whether predictions are right",
-    "not_cached": "its events told of blocks which the engine then did not have: another engine "
-    "behind this address, or a cache too small for two requests",
+    "no_tokens": "the prompt was not tokenized: see kv.tokenizer in /index",
+    "unreachable": "the worker did not answer: check its health and log",
+    "refused": "the worker rejected a plain prompt: see `error`",
+    "not_told": "no KV events arrived for the computed prompt: check that the tokenizer matches "
+    "the worker's (chat template, model) and that the event endpoint is correct",
+    "not_reported": "start the worker with --enable-prompt-tokens-details: predictions cannot be "
+    "verified without it",
+    "not_cached": "the engine did not have blocks reported by its events: another engine is behind "
+    "this address, or its cache is too small for two requests",
 }
 FAILURES = tuple(REMEDIES)
-# Why there was no probe: the worker's own requests come first.
+# Skip reasons: the worker's own requests come first.
 BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS = "busy", "down", "not_followed", "several_ranks"
 RESULTS = (HIT, *FAILURES, BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS)
 
-FIRST_AFTER_S = 10.0  # a router which just started has first to learn what there is
-LEAST_PAUSE_S = 0.1  # between two workers, however many there are
+FIRST_AFTER_S = 10.0  # after router start
+LEAST_PAUSE_S = 0.1  # between two workers
 ANSWER_TIMEOUT_S = 30.0
-EVENTS_TIMEOUT_S = 5.0  # lost last events are found by a poll after so long
+EVENTS_TIMEOUT_S = 5.0  # lost last events are polled after this time
 LOOK_EVERY_S = 0.05
-UNKNOWN_BLOCK_TOKENS = 128  # vLLM's default on CPUs, the largest
+UNKNOWN_BLOCK_TOKENS = 128  # vLLM's largest default (CPU)
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _WORDS = [
     "river",
@@ -74,7 +70,7 @@ _WORDS = [
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:
-    """`remedy` and `error` are empty where all is well; `path` says in which form it was asked."""
+    """`remedy` and `error` are empty on success; `path`: API used."""
 
     result: str
     at: float
@@ -84,7 +80,7 @@ class ProbeVerdict:
     reported: int | None = None
     error: str = ""
     remedy: str = ""
-    rank: int = -1  # which of several engines; -1: there is one
+    rank: int = -1  # -1: single rank
 
     @property
     def failed(self) -> bool:
@@ -92,8 +88,6 @@ class ProbeVerdict:
 
 
 class _NoVerdictYet(Exception):
-    """The probe ends here with this result."""
-
     def __init__(self, result: str, error: str = "") -> None:
         super().__init__(error or result)
         self.result = result
@@ -104,8 +98,7 @@ Say = Callable[..., None]
 
 
 class Prober:
-    """`model` names what to ask for; `ranks` says how many engines behind a worker are followed,
-    each of which is probed in turn."""
+    """`model`: model to request; `ranks`: number of followed ranks of a worker, probed in turn."""
 
     def __init__(
         self,
@@ -116,9 +109,9 @@ class Prober:
         ranks: Callable[[str], int],
         say: Say,
     ) -> None:
-        self.last: dict[str, ProbeVerdict] = {}  # by worker: the last that was no skip
-        self.skipped: dict[str, str] = {}  # by worker: why the last turn was none
-        self.counts: Counter[tuple[str, str]] = Counter()  # by worker and result
+        self.last: dict[str, ProbeVerdict] = {}  # last result by worker, without skips
+        self.skipped: dict[str, str] = {}  # last skip reason by worker
+        self.counts: Counter[tuple[str, str]] = Counter()
         self._table = table
         self._routing = routing
         self._interval_s = interval_s
@@ -127,7 +120,7 @@ class Prober:
         self._say = say
         self._turns: dict[str, int] = {}
         self._turn = 0
-        self._chat = True  # until a worker says that its model has no template
+        self._chat = True  # False once a worker reports a missing chat template
 
     async def run(self) -> None:
         await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
@@ -137,10 +130,9 @@ class Prober:
                 await self.probe(worker)
             workers = max(len(self._table.workers), 1)
             pause = max(self._interval_s / workers, LEAST_PAUSE_S)
-            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # replicas keep out of step
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # desynchronize replicas
 
     def _next(self) -> Worker | None:
-        """Whose turn is longest ago."""
         workers = self._table.workers
         for known in (self._turns, self.last, self.skipped):
             for gone in set(known) - set(workers):
@@ -184,12 +176,13 @@ class Prober:
         if not ranks:
             return NOT_FOLLOWED
         if ranks > 1 and not named(self._routing.policy.index, worker.id):
-            return SEVERAL_RANKS  # the second twin may go to another of them
+            return SEVERAL_RANKS  # the second twin may reach another rank
         return BUSY if worker.in_flight else ""
 
     def _form(self, worker_id: str) -> tuple[bool, int]:
-        """As a chat or as a plain prompt, each of which has a way of its own to go wrong, and to
-        which rank: all of them in one form, then in the other."""
+        """Return whether to use the chat API, and the rank: all ranks in one form, then in the
+        other.
+        """
         ranks = self._ranks(worker_id)
         before = self.last.get(worker_id)
         if before is None:
@@ -210,7 +203,6 @@ class Prober:
             )
 
     def show(self) -> dict[str, Any]:
-        """For /index."""
         shown = {worker: asdict(verdict) for worker, verdict in self.last.items()}
         return {
             "interval_s": self._interval_s,
@@ -220,8 +212,6 @@ class Prober:
 
 
 class _Twins:
-    """One prompt, sent twice to one worker."""
-
     def __init__(
         self, worker: Worker, routing: KvRouting, model: str, chat: bool, rank: int
     ) -> None:
@@ -249,7 +239,7 @@ class _Twins:
         )
 
     async def run(self) -> None:
-        """Raises _NoVerdictYet and AskError."""
+        """Raise _NoVerdictYet and AskError."""
         salt = f"probe-{secrets.token_hex(8)}"
         words = " ".join(random.choices(_WORDS, k=2 * self._block() + 2))
         self._path = _CHAT if self._chat else _COMPLETIONS
@@ -312,7 +302,7 @@ class _Twins:
         return found.tokens
 
     async def _told_of(self, tokens: TokenSequence, salt: str) -> None:
-        """Wait for the events; the blocks are looked for as a caller's would be."""
+        """Wait for the block events, looked up like a caller's."""
         end = time.monotonic() + EVENTS_TIMEOUT_S
         while True:
             sizes = self._sizes()

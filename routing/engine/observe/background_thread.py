@@ -1,8 +1,7 @@
-"""A thread for work which must not hold up the loop: writing to disk, sending spans.
+"""Worker thread for blocking work (disk, network) with a bounded queue.
 
-Promises that handing over costs the loop a few hundred nanoseconds and bounded memory whatever
-the disk or the network does, that what finds no room is counted, and that an ended thread has
-done what was handed to it, or has had its time. Must not know what the work is.
+Queueing costs the loop a few hundred nanoseconds. Items over the limit are counted as dropped. A
+stopped thread finishes its queue within a time limit.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _STOP_WAIT_S = 2.0
 class Background(Generic[Item]):
     """`work(items)` runs in the thread with one or more items, in order.
 
-    `linger_s`: how long the first of them waits for more.
-    `dropped`: items which came while `limit` were waiting.
+    `linger_s`: batching delay after the first item. `dropped`: items rejected while `limit` were
+    waiting.
     """
 
     def __init__(
@@ -48,11 +47,11 @@ class Background(Generic[Item]):
             self._queue.put(item)
 
     def stop(self) -> None:
-        """No more items; the thread ends after what it has. Does not wait."""
+        """Accept no more items; the thread ends after its queue. Does not block."""
         self._queue.put(None)
 
     def join(self, timeout_s: float = _STOP_WAIT_S) -> bool:
-        """After `stop`: has it ended within this time?"""
+        """Return True if the stopped thread ended within the timeout."""
         self._thread.join(timeout_s)
         return self.ended
 
@@ -77,5 +76,5 @@ class Background(Generic[Item]):
 
 
 def give_way() -> None:
-    """Between two items: let the loop have the interpreter, it may be waiting for it."""
+    """Release the GIL between two items."""
     time.sleep(0)

@@ -1,7 +1,7 @@
-"""The record of what was decided and what came of it: a bounded ring, newest kept.
+"""Routing decisions in a bounded ring buffer.
 
-Promises that no prompt text and no caller's session name can be read from a record: prefixes and
-sessions are shown as keyed hashes, computed when somebody looks. Must not know sockets.
+Records contain no prompt text and no session names: both are shown as keyed hashes, computed on
+display.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from routing.engine.kv.match import Match
 from routing.engine.policies.base import Candidate, RequestFacts
 
-SHOWN_BLOCKS = 128  # of a longer prompt the beginning is kept; `prefix_blocks` tells the whole
+SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full count
 
 Digest = Callable[[bytes], str]
 
 
 class Decision:
-    """One pick. Filled while its request lives; None means not known (yet)."""
+    """One routing decision, filled while its request lives; None: unknown."""
 
     __slots__ = (
         "attempts",
@@ -67,14 +67,14 @@ class Decision:
         self.block_tokens = 0
         self.prompt_tokens = 0
         self.estimated = True
-        self.estimate_reason = ""  # why its tokens are an estimate which counts for its key
-        self.counted = False  # its tokens count for its key
-        self.choices = 1  # answers to each prompt
+        self.estimate_reason = ""  # why its token counts are estimated
+        self.counted = False  # tokens counted for its key
+        self.choices = 1  # answers per prompt
         self.reserved = 0  # tokens of its key's budget
         self.candidates: list[Candidate] = []
-        self.compared = 0  # candidates there were; `candidates` are some of them
-        self.tiers: Mapping[str, Match] | None = None  # of the candidates, where events tell
-        self.fallback = ""  # why kvaware placed it without its blocks
+        self.compared = 0  # number of candidates; `candidates` is a subset
+        self.tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
+        self.fallback = ""  # why kvaware placed it without blocks
         self.chosen = ""
         self.reason = ""
         self.predicted = 0
@@ -85,14 +85,13 @@ class Decision:
         self.duration_s: float | None = None
         self.status: int | None = None
         self.attempts = 0
-        self.error = ""  # the reason it is counted under; "" when all went well
+        self.error = ""  # metric reason; "" on success
 
     @property
     def failed(self) -> bool:
         return has_failed(self.status, self.error)
 
     def note(self, facts: RequestFacts, model: str) -> None:
-        """What was read of the request."""
         self.model = model
         self.session = facts.session
         self.blocks = len(facts.chain)
@@ -100,23 +99,24 @@ class Decision:
         self.prompt_tokens = facts.tokens
 
     def used(self) -> tuple[float | None, float | None, int]:
-        """What it took, for `Admission.done`: tokens in all, tokens computed, answer's tokens."""
+        """Return total, computed and completion tokens, for `RequestAdmission.done`."""
         if self.counted:
             prompt, completion = self.charged()
             tokens = prompt + completion
             cached = self.predicted if self.cached_tokens is None else self.cached_tokens
             return tokens, tokens - cached, 0 if self.estimated else completion
         if not self.attempts or (self.status or 0) >= 500:
-            return 0.0, 0.0, 0  # no worker has done anything for it
+            return 0.0, 0.0, 0  # no worker computed anything
         return None, None, 0
 
     def charged(self) -> tuple[int, int]:
-        """Prompt and completion tokens which count for its key. An engine counts a prompt once for
-        each of its answers, though its usage names it once."""
+        """Return prompt and completion tokens charged to the key. The engine computes a prompt once
+        per answer, but reports it once.
+        """
         return self.prompt_tokens * self.choices, self.completion_tokens or 0
 
     def show(self, endpoint: str, digest: Digest, brief: bool = False) -> dict[str, Any]:
-        """`brief`: without prefix and candidates."""
+        """Return the decision as plain data; `brief`: without prefix and candidates."""
         found = self._show(endpoint, digest)
         if not brief:
             found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
@@ -155,8 +155,9 @@ class Decision:
 
 
 def has_failed(status: int | None, error: str) -> bool:
-    """Return True for an error status and for an answer that broke off after a good one; a client
-    that hangs up in the middle of its answer is no failure."""
+    """Return True for an error status or a truncated answer. A client that hangs up during its
+    answer is no failure.
+    """
     return (status or 0) >= 400 or error not in ("", "client_cancelled")
 
 
@@ -180,8 +181,6 @@ def _by_tier(found: Match) -> dict[str, int]:
 
 
 class Ring:
-    """The newest `keep` decisions, also by id."""
-
     def __init__(self, keep: int) -> None:
         self.keep = keep
         self._by_id: dict[str, Decision] = {}
@@ -208,12 +207,11 @@ class Ring:
         for _ in range(min(limit, len(self._by_id))):
             at = (at - 1) % self.keep
             decision = self._order[at]
-            assert decision is not None  # as many slots are filled as ids are known
+            assert decision is not None  # every known id has a filled slot
             out.append(decision)
         return out
 
     def resized(self, keep: int) -> Ring:
-        """A ring of another size with the newest of these."""
         ring = Ring(keep)
         for decision in reversed(self.newest(keep)):
             ring.add(decision)

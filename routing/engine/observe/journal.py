@@ -1,8 +1,7 @@
-"""Decisions on disk: JSON lines, bounded, written off the loop.
+"""Decision journal: JSON lines in size-bounded files, written off the loop.
 
-Promises that a slow or failing disk costs records (counted) and never a request, that file and
-predecessor together stay within `max_bytes`, and that the lines are what /decisions shows: keyed
-hashes, no text, no names. Only the owner may read the file. Must not know requests.
+A slow or failing disk costs records (counted), never requests. Lines equal /decisions: keyed
+hashes, no text. Files are readable by the owner only.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Show = Callable[[Decision], dict[str, Any]]
 
 
 class Journal:
-    """`written`, `failed`: records; plain numbers, each written by one thread only."""
+    """`written`, `failed`: numbers of records, each written by one thread."""
 
     def __init__(self, config: JournalConfig) -> None:
         self.config = config
         self.written = 0
         self.failed = 0
-        self.error = ""  # why the last write failed; "" when it did not
+        self.error = ""  # last write error; "" after a success
         self._fd = -1
         self._size = 0
         self._work = Background("decisions", self._write, QUEUED, _BATCH)
@@ -43,7 +42,7 @@ class Journal:
         return {"written": self.written, "failed": self.failed, "dropped": self._work.dropped}
 
     def add(self, decision: Decision, show: Show) -> None:
-        """A decision which nobody changes any more; `show` is called later, in the thread."""
+        """Queue a finished decision; `show` is called in the thread."""
         self._work.add((decision, show))
 
     def stop(self) -> None:
@@ -52,7 +51,7 @@ class Journal:
     def join(self) -> bool:
         return self._work.join()
 
-    # -- in the thread
+    # -- runs in the thread
 
     def _write(self, items: list[tuple[Decision, Show]]) -> None:
         lines = []
@@ -85,7 +84,7 @@ class Journal:
                 self._make_room(size)
 
     def _give_up(self) -> None:
-        """Take back what a failed write left; the next batch tries from the beginning."""
+        """Truncate a partial write; the next batch retries from a clean line."""
         with contextlib.suppress(OSError):
             if self._fd >= 0:
                 os.ftruncate(self._fd, self._size)

@@ -1,11 +1,7 @@
-"""Log lines as JSON on stderr: events at once, access lines in batches.
+"""JSON log lines on stderr: events at once, access lines in batches.
 
-Promises that nothing here ever holds prompt text, keys or session names (callers pass facts by
-name), and that a reader who is slow never stops the loop: a pipe is written to only while it says
-that it has room, in pieces it takes whole, and what finds none waits in bounded memory. When that
-is full, lines are dropped, counted by kind, and a line says how many as soon as one can be
-written. A regular file is written to straight away: the kernel takes it into memory.
-Must not know what a request is. Rotation belongs to whoever reads stderr.
+No prompt text, keys or session names. A slow reader never blocks the loop: pipes are written only
+when writable, in atomic pieces; overflow of the bounded queue is dropped and counted.
 """
 
 from __future__ import annotations
@@ -21,15 +17,15 @@ import orjson
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 STDERR = 2
-# POSIX promises a pipe which is writable takes this much at once; Linux's pages do as well.
+# POSIX: a writable pipe accepts this much atomically.
 _PIECE_BYTES = select.PIPE_BUF
-_BATCH_BYTES = 32 * 1024  # access lines are written when so many are there, or by the clock
+_BATCH_BYTES = 32 * 1024  # flush threshold of access lines; the clock flushes too
 _KEEP_BYTES = 1024 * 1024
-_EVENTS_MORE_BYTES = 64 * 1024  # room which access lines cannot take from events
+_EVENTS_MORE_BYTES = 64 * 1024  # reserved for events
 
 
 class Log:
-    """`dropped`: lines nobody will read, by kind."""
+    """Log writer. `dropped`: lines by kind."""
 
     def __init__(self, level: str, fd: int = STDERR) -> None:
         self._level = LEVELS[level]
@@ -49,7 +45,6 @@ class Log:
             self.flush()
 
     def later(self, event: str, facts: dict[str, Any]) -> None:
-        """An info line which may wait for the next flush."""
         line = self._line("info", event, facts)
         self._add("access", line, _KEEP_BYTES)
         self._batch_bytes += len(line)
@@ -57,12 +52,11 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Write what can be written without waiting."""
         self._batch_bytes = 0
         self._write_for(0)
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """The last flush may wait a little for the reader."""
+        """Flush, waiting briefly for the reader."""
         self._write_for(timeout_s)
 
     def _add(self, kind: str, line: bytes, limit: int) -> None:
@@ -92,7 +86,7 @@ class Log:
                     lines, self._untold = self._untold, 0
                     said = self._line("warning", "log_lines_dropped", {"lines": lines})
                     self._add("event", said, _KEEP_BYTES)
-        except OSError:  # a full disk or a closed pipe must not stop requests
+        except OSError:  # a full disk or a closed pipe must not fail requests
             self.dropped["event"] += piece.count(b"\n") + len(self._lines)
             self._lines.clear()
             self._bytes = 0
@@ -104,7 +98,7 @@ class Log:
         return bool(found)
 
     def _piece(self, limit: int) -> bytes:
-        """Whole lines up to the limit, or the part of one which alone is longer."""
+        """Return whole lines up to the limit, or a part of a longer line."""
         first = self._lines.popleft()
         if len(first) > limit:
             self._lines.appendleft(first[limit:])

@@ -1,7 +1,6 @@
-"""Families of counters, gauges and histograms with the same labels, and Prometheus' text format.
+"""Labelled counters, gauges and histograms in Prometheus text format.
 
-Promises that counting costs a few attribute writes and that a family's children exist from the
-moment they are declared, so that a zero is seen as zero. Must not know what is counted.
+Children exist from their declaration, so that zeros are exported.
 """
 
 from __future__ import annotations
@@ -32,12 +31,10 @@ class _Family(ABC):
 
     @abstractmethod
     def render(self, base: str) -> list[str]:
-        """Lines of the family; `base` are the labels every sample carries."""
+        """Return the family's lines; `base`: labels of every sample."""
 
 
 class MetricFamily(_Family):
-    """A family of counters or gauges."""
-
     def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
         super().__init__(kind, name, help_text, labels)
         self.children: dict[Labels, Number] = {}
@@ -51,7 +48,7 @@ class MetricFamily(_Family):
         return found
 
     def drop(self, position: int, value: str) -> None:
-        """Forget every child whose label at `position` is `value`."""
+        """Remove all children whose label at `position` is `value`."""
         for key in [key for key in self.children if key[position] == value]:
             del self.children[key]
 
@@ -63,8 +60,6 @@ class MetricFamily(_Family):
 
 
 class Histograms(_Family):
-    """A family of histograms with the same buckets."""
-
     def __init__(
         self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
     ) -> None:
@@ -95,12 +90,12 @@ class Histograms(_Family):
 
 
 class Registry:
-    """All families of a process, in the order they were declared."""
+    """All families of a process, in order of declaration."""
 
     def __init__(self, base_labels: dict[str, str]) -> None:
         self._base = ",".join(f'{key}="{escape(value)}"' for key, value in base_labels.items())
         self._families: list[_Family] = []
-        self.before_render: list[Callable[[], None]] = []  # refresh gauges which are read, not kept
+        self.before_render: list[Callable[[], None]] = []
 
     def counter(self, name: str, help_text: str, labels: Labels = ()) -> MetricFamily:
         return self._numbers("counter", name, help_text, labels)

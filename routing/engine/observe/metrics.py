@@ -1,7 +1,7 @@
-"""The router's own metrics: names, buckets and the children which exist from the start.
+"""Metrics of the router: names, buckets and initial children.
 
-Promises base units, no label a caller can choose (unknown models count as "other") and no child
-left behind for a worker which is gone. Must not know sockets.
+Base units; no label value is caller-controlled (unknown models count as "other"); children of
+removed workers are dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from routing.engine.errors import REASONS
 from routing.engine.observe.metric_types import Registry
 
 OTHER = "other"
-MODELS_LIMIT = 64  # base models and LoRA adapters with labels of their own
+MODELS_LIMIT = 64  # base models and LoRA adapters
 CACHE_STATES = ("none", "partial", "full")
 RETRY_REASONS = (
     "stale_connection",
@@ -25,7 +25,7 @@ RETRY_REASONS = (
     "upstream_protocol",
     "engine_died",
 )
-# Why tokens were estimated: the engine did not report them, or the answer was not finished.
+# Reasons for estimated tokens: not reported by the engine, or unfinished answer.
 ESTIMATE_REASONS = (
     *("not_reported", "client_cancelled", "stalled_client"),
     *("broken_stream", "upstream_timeout", "bad_request"),
@@ -41,7 +41,7 @@ ITL_S = (
     0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 DURATION_S = (*TTFT_S, 200.0, 400.0, 900.0)
-QUEUE_S = (0.0, *TTFT_S)  # the first bucket: did not wait
+QUEUE_S = (0.0, *TTFT_S)  # first bucket: not queued
 OVERHEAD_S = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 )  # fmt: skip
@@ -56,8 +56,6 @@ def package_version() -> str:
 
 
 class ModelMetrics:
-    """The children of one model, looked up once for each request."""
-
     __slots__ = ("cached", "completion", "duration", "itl", "name", "predicted", "prompt", "ttft")
 
     def __init__(self, metrics: Metrics, name: str) -> None:
@@ -76,8 +74,6 @@ class ModelMetrics:
 
 
 class StrategyMetrics:
-    """The children of one strategy."""
-
     __slots__ = ("lookup", "match_ratio", "overhead")
 
     def __init__(self, metrics: Metrics, name: str) -> None:
@@ -87,8 +83,6 @@ class StrategyMetrics:
 
 
 class Metrics:
-    """Everything the router counts."""
-
     def __init__(self, namespace: str, endpoint: str) -> None:
         self.registry = Registry({"namespace": namespace, "endpoint": endpoint})
         self._declare_requests()
@@ -113,7 +107,7 @@ class Metrics:
         registry.gauge(
             "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
         ).child(package_version()).value = 1
-        # By this a scraper tells a first sample from one it missed the beginning of.
+        # Start timestamp, for scrapers that detect counter resets.
         registry.gauge(
             "process_start_time_seconds", "Start of the process, seconds since the epoch."
         ).child().value = time.time()
@@ -270,7 +264,7 @@ class Metrics:
         )
 
     def model(self, name: str) -> ModelMetrics:
-        """The children of a served model; anything else a caller names is `other`."""
+        """Return the children of a served model, else of `other`."""
         return self._models.get(name, self.other)
 
     def know_model(self, name: str) -> None:

@@ -1,9 +1,7 @@
-"""Traces of ended requests to an OpenTelemetry collector, from a thread of its own.
+"""OpenTelemetry spans of ended requests, exported from a background thread.
 
-A request is one server span, with a child for the time it waited here and one for each attempt at
-a worker. Promises that the loop only ever hands over a finished request, that a collector which
-is slow or away costs spans (counted) and nothing else, and that OpenTelemetry's packages are
-imported only when `tracing` is configured. No span holds a key, a prompt or a session.
+Each request is a server span with a child for queueing and one per attempt. Spans contain no key,
+prompt or session.
 """
 
 from __future__ import annotations
@@ -19,15 +17,13 @@ from routing.engine.observe.tracing import Attempt, Trace
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-QUEUED = 2048  # requests
+QUEUED = 2048
 _BATCH = 256
-_LINGER_S = 1.0  # few requests should not each become a message of their own
+_LINGER_S = 1.0  # batching delay
 Attributes = dict[str, str | int | float]
 
 
 class EndedRequest(NamedTuple):
-    """What is known of a request in the end."""
-
     trace: Trace
     name: str
     attributes: Attributes
@@ -36,10 +32,10 @@ class EndedRequest(NamedTuple):
 
 
 class Exporter:
-    """`sent`, `failed`: requests; plain numbers, written by the thread only."""
+    """`sent`, `failed`: numbers of requests, written by the thread only."""
 
     def __init__(self, config: TracingConfig, resource: dict[str, str]) -> None:
-        """Raises ConfigError when the packages are missing."""
+        """Raise ConfigError if the OpenTelemetry packages are missing."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -47,14 +43,14 @@ class Exporter:
             raise ConfigError(
                 "tracing",
                 config.endpoint,
-                "needs packages which are not installed",
+                "needs packages that are not installed",
                 "Install emberline[tracing].",
             ) from None
         self.config = config
         self.sent = 0
         self.failed = 0
-        self.failing = False  # the last message did not arrive
-        # Its complaints would be lines of another form on our stderr; we count and say it once.
+        self.failing = False
+        # Failures are counted and logged here; the library's own log would break the JSON format.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._resource = Resource(resource)
         self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s)
@@ -76,7 +72,7 @@ class Exporter:
     def join(self) -> bool:
         return self._work.join()
 
-    # -- in the thread
+    # -- runs in the thread
 
     def _export(self, items: list[EndedRequest]) -> None:
         from opentelemetry.sdk.trace.export import SpanExportResult
@@ -103,7 +99,7 @@ class Exporter:
         )  # fmt: skip
         if item.queued_s:
             waited = (trace.begun_ns, trace.begun_ns + int(item.queued_s * 1e9))
-            # Its id only has to differ from the others of this trace.
+            # The id must be unique within the trace only.
             queue = trace.span_id ^ 1 or 2
             yield self._span(item, "queue", SpanKind.INTERNAL, queue, trace.span_id, waited, {}, "")
         for number, attempt in enumerate(trace.attempts):

@@ -1,13 +1,8 @@
-"""W3C trace context: which requests are traced, and under which ids they go on.
+"""W3C trace context propagation and sampling.
 
-Without `tracing` configured, `traceparent` and `tracestate` pass through as they came. With it, a
-request which brings a trace is recorded when its sender recorded it, and one which brings none by
-chance; the worker then gets the id of the attempt's own span as its parent, so that vLLM's spans
-hang below it. A request which is not recorded still passes its trace on unchanged: what its
-sender decided is not ours to change. A `traceparent` which is not valid starts a new trace, and
-its `tracestate` goes with it (W3C Trace Context, 3.2.2.3 and 3.3).
-
-Promises to add nothing to a request which is not sampled. Must not know how spans are exported.
+Sampled requests send the attempt's span as parent, so that vLLM's spans attach to it; others pass
+unchanged. An invalid `traceparent` starts a new trace and drops `tracestate` (W3C Trace Context,
+3.2.2.3 and 3.3).
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ class Parent(NamedTuple):
 
 
 class Attempt:
-    """One try at a worker: a span of its own."""
+    """One attempt at a worker, with its own span."""
 
     __slots__ = ("begun_ns", "ended_ns", "error", "span_id", "worker")
 
@@ -43,7 +38,7 @@ class Attempt:
 
 
 class Trace:
-    """One recorded request; times are of the wall clock, as spans want them."""
+    """One sampled request; wall-clock times."""
 
     __slots__ = ("_fields", "attempts", "begun_ns", "ended_ns", "flags", "parent", "span_id",
                  "trace_id")  # fmt: skip
@@ -59,14 +54,14 @@ class Trace:
         self._fields = fields
 
     def attempt(self, worker: str) -> bytes:
-        """Another try begins; the header fields it goes out with."""
+        """Begin an attempt; return the header fields to send."""
         attempt = Attempt(worker)
         self.attempts.append(attempt)
         line = f"traceparent: 00-{self.trace_id:032x}-{attempt.span_id:016x}-{self.flags:02x}\r\n"
         return self._fields + line.encode()
 
     def failed(self, error: str) -> None:
-        """The present try is over, another may follow."""
+        """End the current attempt; another may follow."""
         if self.attempts:
             last = self.attempts[-1]
             last.error = error
@@ -80,7 +75,7 @@ class Trace:
 
 
 def begin(head: RequestHead, share: float) -> Trace | None:
-    """The trace of a request which is to be recorded; None: it is not."""
+    """Return the trace of a sampled request, else None."""
     if b"traceparent" not in head.fields.lower():
         return Trace(None, head.fields) if random.random() < share else None
     values: list[bytes] = []
@@ -102,7 +97,7 @@ def begin(head: RequestHead, share: float) -> Trace | None:
 
 
 def read(traceparent: bytes) -> Parent | None:
-    """None where the standard wants it ignored."""
+    """Return None for an invalid header, which the standard ignores."""
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""How a worker is chosen: small pure objects, one for each strategy, registered here."""
+"""Routing policies: one pure object per strategy, registered here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 
 def build(config: Config, secret: bytes) -> RoutingPolicy:
-    """The policy for `config.strategy`, empty of memory; `secret` keys what it remembers."""
+    """Return an empty policy for `config.strategy`; `secret` keys its hashes."""
     if config.strategy == "prefixaware":
         return PrefixAware(config.prefix_memory_blocks)
     if config.strategy == "kvaware":

@@ -1,23 +1,21 @@
-"""The waist between routing and a strategy: facts about a request in, a Pick out.
+"""Interface of routing policies: RequestFacts in, Pick out.
 
-Promises that `rank` changes nothing, so that /explain may call it on the live state; only `sent`
-and `forget` change a policy's memory. Must not know sockets, HTTP or configuration files.
-
-One cost serves every strategy, in tokens of work: cost.py has the formula, load.py keeps the
-numbers. Equal costs go to the worker picked longest ago, never to the first in the list.
+`rank` has no side effects (/explain runs it on live state); only `sent` and `forget` change a
+policy. All strategies share one cost in tokens of work (cost.py; load.py keeps the counters). Ties
+go to the least recently picked worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from routing.engine.policies import cost
+from routing.engine.policies.load_order import FleetWithout, LoadOrder, RoutingTarget
 from routing.engine.policies.ring import Ring
 
 if TYPE_CHECKING:
-    from routing.engine.kv.match import Match
-    from routing.engine.policies.kvaware import Blocks
+    from routing.engine.kv.match import Blocks, Match
 
 PREFIX_HIT = "prefix_hit"
 KV_HIT = "kv_hit"
@@ -41,71 +39,11 @@ REASONS = (
 )
 
 
-class RoutingTarget(Protocol):
-    """What a policy may see of a worker."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def slot(self) -> int: ...  # a small number no other worker of the table has
-    @property
-    def seed(self) -> int: ...
-    @property
-    def load(self) -> float: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def last_pick(self) -> int: ...
-
-
-Entry = tuple[
-    float, int, str, RoutingTarget
-]  # load, last pick, id, worker: in this order they sort
-
-
-class LoadOrder(Protocol):
-    """Many workers by their load: load.Order is one."""
-
-    @property
-    def entries(self) -> Sequence[Entry]: ...
-    @property
-    def total(self) -> float: ...
-    @property
-    def bits(self) -> int: ...
-    def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]: ...
-    def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]: ...
-    def up_to(self, good: Callable[[float], bool], bits: int) -> int: ...
-
-
-class FleetWithout:
-    """An order but for some of its workers."""
-
-    __slots__ = ("_order", "bits", "entries", "total")
-
-    def __init__(self, order: LoadOrder, tried: Collection[RoutingTarget]) -> None:
-        self._order = order
-        self.entries = [entry for entry in order.entries if entry[3] not in tried]
-        self.total = sum(entry[0] for entry in self.entries)
-        self.bits = order.bits
-        for worker in tried:
-            self.bits &= ~(1 << worker.slot)
-
-    def lightest(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
-        return self._order.lightest(bits & self.bits, turn, count)
-
-    def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:
-        return self._order.some(bits & self.bits, turn, count)
-
-    def up_to(self, good: Callable[[float], bool], bits: int) -> int:
-        return self._order.up_to(good, bits & self.bits)
-
-
 class Fleet:
-    """The workers of one pick: `eligible` (never empty) can be chosen, `others` are known and
-    cannot.
+    """Workers available to a pick: `eligible` (never empty) can be chosen, `others` cannot.
 
-    `order` has the eligible ones from the least loaded up, equals by who was picked longest ago.
-    It is there for large fleets only: a few workers are looked at one by one.
+    `order`: eligible workers by load, ties by least recent pick; set for large fleets only, small
+    ones are scanned.
     """
 
     __slots__ = ("_lost_ring", "_ring", "_slots", "eligible", "order", "others", "tried")
@@ -128,7 +66,7 @@ class Fleet:
         return len(self.eligible) + len(self.others)
 
     def without(self, tried: Collection[RoutingTarget]) -> Fleet:
-        """The same but for these; it may have no eligible worker left."""
+        """Return the fleet without these workers; it may have no eligible one left."""
         rest = Fleet(tuple(w for w in self.eligible if w not in tried), self.others)
         if self.order is not None:
             rest.order = FleetWithout(self.order, tried)
@@ -138,27 +76,25 @@ class Fleet:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Of all workers, by id."""
         if self._slots is None:
             self._slots = {worker.id: worker.slot for worker in (*self.eligible, *self.others)}
         return self._slots
 
     @property
     def ring(self) -> Ring:
-        """Where keys belong; those in `tried` may be on it."""
+        """Return the hash ring of eligible workers; it may contain those in `tried`."""
         if self._ring is None:
             self._ring = Ring(self.eligible)
         return self._ring
 
     @property
     def lost_ring(self) -> Ring:
-        """Where keys would belong if only the others were there."""
         if self._lost_ring is None:
             self._lost_ring = Ring(self.others)
         return self._lost_ring
 
     def least_loaded(self) -> RoutingTarget:
-        """Of equals the one picked longest ago."""
+        """Return the least loaded worker; ties by least recent pick."""
         if self.order is not None:
             return self.order.entries[0][3]
         best = self.eligible[0]
@@ -176,12 +112,11 @@ class Fleet:
 
 
 class RequestFacts:
-    """What a policy may see of a request.
+    """Policies' view of a request.
 
-    `chain`: one hash for each whole block of the prompt, each covering all before it.
-    `tokens`: the prompt's length, estimated. `block_tokens`: tokens in one block, on average.
-    `session`: b"" for none. `size`: bytes of the prompt if they tell its tokens, else 0.
-    `blocks`: the prompt as the workers' caches name it, for kvaware.
+    `chain`: one cumulative hash per whole prompt block. `tokens`: estimated prompt length.
+    `block_tokens`: mean tokens per block. `session`: b"" for none. `size`: prompt bytes if they
+    predict its tokens, else 0. `blocks`: the prompt's KV blocks, for kvaware.
     """
 
     __slots__ = ("block_tokens", "blocks", "chain", "session", "size", "tokens")
@@ -202,16 +137,19 @@ class RequestFacts:
         self.blocks: Blocks | None = None
 
 
-# worker id, matched tokens, requests in flight, cost, can be chosen
+# worker id, matched tokens, in-flight requests, cost, eligible
 Candidate = tuple[str, int, int, float, bool]
 
 
-SHOWN = 16  # candidates of a record; a fleet may have a thousand workers
+SHOWN = 16
 
 
 class Pick:
-    """The chosen worker and why; `candidates` of all `total`: the chosen, those which know most
-    of the prompt, the least loaded, and those which would know it and cannot be chosen."""
+    """Chosen worker and reason.
+
+    `candidates` of all `total`: the chosen one, the best matches, the least loaded, and ineligible
+    ones with a match.
+    """
 
     __slots__ = ("cached_tokens", "candidates", "guessed", "reason", "tiers", "total", "worker")
 
@@ -228,42 +166,38 @@ class Pick:
         self.cached_tokens = cached_tokens
         self.candidates = candidates
         self.total = total
-        self.tiers: Mapping[str, Match] | None = None  # of the candidates, where events tell
-        self.guessed = False  # some of `cached_tokens` was on its way only
+        self.tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
+        self.guessed = False  # part of `cached_tokens` is expected, not reported
 
 
 class RoutingPolicy(Protocol):
     name: str
-    reasons: tuple[str, ...]  # those this strategy can give; counters exist for them at start
+    reasons: tuple[str, ...]  # reasons of this strategy; counters exist from the start
     needs_chain: bool
     needs_session: bool
-    by_turn: bool  # of a large fleet it wants the order of last picks, not of loads
+    by_turn: bool  # large fleets: order by last pick instead of load
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
-        """Whom to send it to; changes nothing. `shown` bounds the pick's candidates."""
+        """Return the pick without side effects; `shown` bounds its candidates."""
 
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        """The request goes to `worker` now."""
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None: ...
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
-        """The worker's cache holds so many tokens, as far as it told."""
+        """Set the cache size of a worker in tokens."""
 
     def forget(self, worker: RoutingTarget) -> None:
-        """`worker` is gone, or has lost its memory."""
+        """Drop the memory of a worker that is gone or lost its cache."""
 
-    def sizes(self) -> dict[str, int]:
-        """Blocks remembered, by worker id."""
+    def sizes(self) -> dict[str, int]: ...
 
 
 def candidate(worker: RoutingTarget, tokens: int, healthy: bool) -> Candidate:
-    """A candidate of a strategy which matches nothing."""
     return (worker.id, 0, worker.in_flight, cost.cost(worker.load, tokens), healthy)
 
 
 def unmatched(
     chosen: RoutingTarget, reason: str, facts: RequestFacts, fleet: Fleet, shown: int
 ) -> Pick:
-    """The Pick of a strategy which matches nothing."""
     tokens = facts.tokens
     if len(fleet) <= shown:
         found = [candidate(worker, tokens, True) for worker in fleet.eligible]
@@ -278,7 +212,7 @@ def unmatched(
 
 
 def lightest(fleet: Fleet, count: int) -> list[RoutingTarget]:
-    """Some of the least loaded; of a small fleet the first ones, which all are looked at."""
+    """Return some of the least loaded workers; in a small fleet the first ones."""
     if fleet.order is not None:
         return [entry[3] for entry in fleet.order.entries[:count]]
     return list(fleet.eligible[:count])

@@ -1,11 +1,8 @@
-"""`kvaware`: a prompt goes where most of it is really cached, unless that costs more.
+"""`kvaware`: place a prompt where most of it is cached, by KV events and load.
 
-What workers hold is known from their own events (kv.index), block by block and tier by tier; what
-was sent a moment ago and cannot be told of yet is remembered (kv.pending). A cached token is worth
-what it saves: all of computing it on the device, a little less where it must be loaded first
-(kv.prices). A prompt whose tokens are not known is placed by `prefixaware`, and its reason says so.
-
-A worker without events, or whose index was caught lying (kv.honesty), is placed by load alone.
+Cached blocks come from the workers' events (kv.index), blocks just sent from kv.expected_blocks.
+Cached tokens are weighted by tier (kv.prices). Prompts without tokens are placed by `prefixaware`,
+with a fallback reason; workers without events or with an inaccurate index by load alone.
 """
 
 from __future__ import annotations
@@ -14,27 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from routing.engine.kv.expected_blocks import Pending
 from routing.engine.kv.index import Index
-from routing.engine.kv.match import Match, match
+from routing.engine.kv.match import Blocks, Match, match
 from routing.engine.kv.prices import LoadPrices
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
 NOTHING = Match(0, 0, 0, 0)
 
 
-class Blocks:
-    """A prompt as the workers' caches name it: `chains` by block size, the blocks a cache can
-    serve of it (match.usable_blocks)."""
-
-    __slots__ = ("chains",)
-
-    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
-        self.chains = chains
-
-
 class CachedBlocks:
-    """Of one prompt, by worker id: what is cached where, and what is on its way (tokens)."""
+    """Cached and expected tokens of one prompt, by worker id."""
 
     __slots__ = ("anywhere", "pending", "workers")
 
@@ -46,7 +34,7 @@ class CachedBlocks:
         self.anywhere = anywhere
 
     def tiers(self, worker_id: str) -> Match:
-        """What the worker need not compute; blocks on their way count as on the device."""
+        """Return the tokens the worker need not compute; expected blocks count as on the device."""
         found = self.workers.get(worker_id, NOTHING)
         if self.anywhere > found.tokens:
             found = Match(found.gpu, found.l1, self.anywhere - found.gpu - found.l1, found.rank)
@@ -54,7 +42,7 @@ class CachedBlocks:
         return Match(coming, 0, 0, found.rank) if coming > found.tokens else found
 
     def guessed(self, worker_id: str) -> bool:
-        """Is some of it on its way only?"""
+        """Return True if part of the match is only expected."""
         found = self.workers.get(worker_id, NOTHING)
         return self.pending.get(worker_id, 0) > max(found.tokens, self.anywhere)
 
@@ -96,7 +84,7 @@ class KvAware:
             gpu, l1, l2, _ = held.tiers(worker_id)
             if (worth := saved(gpu, l1, l2)) > everywhere:
                 credit[worker_id] = worth - everywhere
-        # What any worker can load is left out of the comparison, as it is the same for all.
+        # Tokens in shared storage are the same for all workers: excluded from the comparison.
         size, names = _finest(blocks)
         compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
         pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
@@ -107,7 +95,7 @@ class KvAware:
         pick.cached_tokens = chosen.tokens
         pick.candidates = [(item[0], tiers[item[0]].tokens, *item[2:]) for item in pick.candidates]
         if chosen.tokens and pick.reason == base.NO_MATCH:
-            pick.reason = base.KV_HIT  # from storage which all share
+            pick.reason = base.KV_HIT
         return pick
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
@@ -117,12 +105,11 @@ class KvAware:
         self.by_prefix.set_capacity(worker_id, tokens)
 
     def forget(self, worker: RoutingTarget) -> None:
-        """Its process is gone. What it published is forgotten with its source."""
+        """Drop a lost worker; its published blocks go with the event source."""
         self.by_prefix.forget(worker)
         self.pending.forget(worker.id)
 
     def sizes(self) -> dict[str, int]:
-        """Blocks by worker, in whatever tier, as the events tell."""
         found: dict[str, int] = {}
         for rank in self.index.ranks.values():
             found[rank.worker] = found.get(rank.worker, 0) + rank.blocks
@@ -130,6 +117,6 @@ class KvAware:
 
 
 def _finest(blocks: Blocks) -> tuple[int, Sequence[int]]:
-    """The chain of the smallest blocks; it tells best where a prompt becomes new."""
+    """Return the chain with the smallest blocks, which locates the first new block best."""
     size = min(blocks.chains, default=1)
     return size, blocks.chains.get(size, ())

@@ -1,21 +1,9 @@
-"""Which worker was sent which prefix: one tree for all workers, forgetting as each of them must.
+"""Radix tree of the prompt prefixes sent to each worker, with an LRU bound per worker.
 
-A block's hash covers all blocks before it, so knowing a block means knowing its whole prefix, and
-the workers which know a block are among those which know the block before it. Blocks which are
-always known together form one Run, so that a prompt of a thousand blocks is found, and marked as
-used, in a few steps, and a block costs its eight bytes. Who knows a run is one bit for each
-worker in an int.
-
-Forgetting. Each worker's memory is bounded in blocks and loses the least recently used first. A
-prompt's runs are marked from its end to its beginning, so a run is always older than the runs
-before it, and what goes first is the end of a prefix, as in vLLM. Of the oldest run only as many
-blocks go as must (`partly` holds how many are left); of a prompt longer than all of it a memory
-keeps the beginning.
-
-One thing is not exact: where a run is parted in two because somebody's prompt turns off in its
-middle, the first half and what is before it count as just used for every worker which knows them.
-
-Must not know requests or load.
+A block's hash covers all blocks before it. Blocks always known together form one PrefixRun; holders
+are a bitmask. A prompt's runs are touched from end to start, so that prefixes lose their end first,
+as in vLLM. Splitting a run touches its first half for all its holders, the one deviation from exact
+LRU.
 """
 
 from __future__ import annotations
@@ -26,11 +14,11 @@ from collections.abc import Iterator, Sequence
 
 NAMES_KEPT = 1024
 
-Level = tuple[int, int]  # blocks, bits of the workers which know at least so many
+Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
 
 class PrefixRun:
-    """Blocks known together. `holders` know all of them, `partly` (slot: blocks) some first."""
+    """Blocks known together. `holders` have all of them, `partly` (slot -> blocks) a prefix."""
 
     __slots__ = ("blocks", "children", "holders", "parent", "partly")
 
@@ -43,7 +31,7 @@ class PrefixRun:
 
 
 class Memory:
-    """What one worker knows; `runs` from the least recently used on."""
+    """Prefix memory of one worker; `runs` in LRU order."""
 
     __slots__ = ("bit", "blocks", "id", "limit", "runs", "slot")
 
@@ -53,11 +41,11 @@ class Memory:
         self.bit = 1 << slot
         self.runs: OrderedDict[PrefixRun, None] = OrderedDict()
         self.blocks = 0
-        self.limit = 0  # of the last change
+        self.limit = 0
 
 
 def slots(bits: int) -> Iterator[int]:
-    """The positions of the bits which are set."""
+    """Yield the positions of the set bits."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -65,7 +53,7 @@ def slots(bits: int) -> Iterator[int]:
 
 
 def common(blocks: Sequence[int], chain: Sequence[int], at: int) -> int:
-    """How many of a run's blocks the chain has from `at` on; the first is known to be one."""
+    """Return how many blocks the run and `chain[at:]` share; the first is known to match."""
     low, high = 1, min(len(blocks), len(chain) - at)
     while low < high:
         middle = (low + high + 1) // 2
@@ -77,21 +65,20 @@ def common(blocks: Sequence[int], chain: Sequence[int], at: int) -> int:
 
 
 class PrefixIndex:
-    """The memories of all workers by id."""
+    """Prefix memories of all workers, by id."""
 
     def __init__(self) -> None:
         self.memories: dict[str, Memory] = {}
-        self.bits: dict[str, int] = {}  # of each memory
+        self.bits: dict[str, int] = {}  # mask bit of each memory
         self._names: dict[int, tuple[str, ...]] = {}
         self._by_slot: dict[int, Memory] = {}
-        self._runs: dict[int, PrefixRun] = {}  # by their first block
+        self._runs: dict[int, PrefixRun] = {}
 
     def __len__(self) -> int:
-        """Blocks held, each counted once however many workers know it."""
         return sum(len(run.blocks) for run in self._runs.values())
 
     def levels(self, chain: Sequence[int]) -> list[Level]:
-        """From the beginning on, wherever fewer workers follow; the last is the longest match."""
+        """Return the match levels in order; the last is the longest match."""
         found: list[Level] = []
         runs = self._runs
         at, length = 0, len(chain)
@@ -123,7 +110,7 @@ class PrefixIndex:
         found.extend(reversed(part))
 
     def names(self, bits: int) -> tuple[str, ...]:
-        """The workers behind these bits; remembered, since few workers have few sets."""
+        """Return the worker ids of a mask; cached, since few masks occur."""
         found = self._names.get(bits)
         if found is None:
             if len(self._names) >= NAMES_KEPT:
@@ -132,8 +119,9 @@ class PrefixIndex:
         return found
 
     def remember(self, worker_id: str, slot: int, chain: Sequence[int], limit: int) -> None:
-        """The worker computes this prompt now; its memory has room for `limit` blocks. `slot` is
-        the place of its bit: no two known workers have the same."""
+        """Record a prompt; the worker's memory has room for `limit` blocks. `slot`: its unique bit
+        position.
+        """
         memory = self.memories.get(worker_id)
         if memory is None:
             memory = self._join(worker_id, slot)
@@ -166,18 +154,16 @@ class PrefixIndex:
             self._shrink(memory, limit)
 
     def limit(self, worker_id: str, limit: int) -> None:
-        """Its memory has another size now."""
         memory = self.memories.get(worker_id)
         if memory is not None:
             memory.limit = limit
             self._shrink(memory, limit)
 
     def forget(self, worker_id: str) -> None:
-        """The worker is gone, and all it knew."""
         memory = self.memories.pop(worker_id, None)
         if memory is None:
             return
-        for run in list(memory.runs):  # ends of prefixes come first
+        for run in list(memory.runs):  # ends of prefixes first
             self._drop(run, memory)
         del self.bits[worker_id]
         del self._by_slot[memory.slot]
@@ -185,8 +171,6 @@ class PrefixIndex:
 
     def sizes(self) -> dict[str, int]:
         return {worker_id: memory.blocks for worker_id, memory in self.memories.items()}
-
-    # -- changes
 
     def _join(self, worker_id: str, slot: int) -> Memory:
         assert slot not in self._by_slot
@@ -197,7 +181,7 @@ class PrefixIndex:
     def _append(
         self, parent: PrefixRun | None, chain: Sequence[int], memory: Memory
     ) -> PrefixRun | None:
-        """Blocks nobody knows, behind `parent`; None when they became a part of it."""
+        """Append unknown blocks behind `parent`; return None if they were merged into it."""
         memory.blocks += len(chain)
         if parent is not None:
             alone = parent.holders == memory.bit and parent.partly is None
@@ -211,14 +195,13 @@ class PrefixIndex:
         return run
 
     def _hold(self, run: PrefixRun, memory: Memory) -> None:
-        """The worker knows this run too, and all of it."""
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
         memory.runs[run] = None
 
     @staticmethod
     def _partial(run: PrefixRun, memory: Memory) -> int:
-        """Take the worker out of those which know a part; how many blocks it knew."""
+        """Remove a worker's partial hold; return its block count."""
         if run.partly is None:
             return 0
         count = run.partly.pop(memory.slot, 0)
@@ -227,7 +210,7 @@ class PrefixIndex:
         return count
 
     def _part(self, run: PrefixRun, count: int) -> PrefixRun:
-        """Make the first `count` blocks a run of their own; the rest stays where it was."""
+        """Split off the first `count` blocks as a new run; the rest keeps its place."""
         head = PrefixRun(run.blocks[:count], run.holders, run.parent)
         head.children = 1
         self._runs[head.blocks[0]] = head
@@ -254,7 +237,7 @@ class PrefixIndex:
 
     @staticmethod
     def _used(run: PrefixRun, memory: Memory) -> None:
-        """Add a run as the latest, but for those before it: they never are older."""
+        """Touch a run; runs before it stay newer."""
         memory.runs[run] = None
         before = run.parent
         while before is not None:
@@ -262,7 +245,7 @@ class PrefixIndex:
             before = before.parent
 
     def _shrink(self, memory: Memory, limit: int) -> None:
-        """Forget the oldest until `limit` blocks are left."""
+        """Evict the oldest blocks down to `limit`."""
         while memory.blocks > limit:
             run = next(iter(memory.runs))
             excess = memory.blocks - limit
@@ -280,7 +263,6 @@ class PrefixIndex:
                 self._settle(run)
 
     def _drop(self, run: PrefixRun, memory: Memory) -> None:
-        """The worker knows nothing of this run any more."""
         del memory.runs[run]
         if run.holders & memory.bit:
             run.holders &= ~memory.bit
@@ -298,7 +280,7 @@ class PrefixIndex:
 
     @staticmethod
     def _settle(run: PrefixRun) -> None:
-        """Nobody knows all of it: let go of what nobody knows."""
+        """Drop blocks without any holder."""
         assert run.partly
         longest = max(run.partly.values())
         del run.blocks[longest:]

@@ -1,20 +1,18 @@
-"""`prefixaware`: a prompt goes where most of it has been computed before, unless that costs more.
+"""`prefixaware`: place a prompt where most of it was computed before, weighed against load.
 
-The index holds the block hashes of the prompts each worker was sent, as many as fit its cache. The
-entry is made when the request is sent, not when it is answered: a burst of one new prefix stays
-together.
+The index records prompts when sent, not when answered, so that a burst of one new prefix stays
+together; its size follows the workers' caches.
 """
 
 from __future__ import annotations
 
 from routing.engine.policies import base, ranking
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
 
 class SentPrefixes:
-    """What workers were sent of one prompt."""
-
     __slots__ = ("_bits_of", "levels")
 
     def __init__(self, index: PrefixIndex, levels: list[Level], block_tokens: float) -> None:
@@ -44,8 +42,8 @@ class PrefixAware:
     def __init__(self, memory_blocks: int) -> None:
         self._limit = memory_blocks
         self._index = PrefixIndex()
-        self._capacities: dict[str, int] = {}  # tokens; for workers which told
-        self._block_tokens = 64.0  # of the last request
+        self._capacities: dict[str, int] = {}  # in tokens, where known
+        self._block_tokens = 64.0
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         index = self._index

@@ -1,17 +1,8 @@
-"""The comparison of workers by strategies which know what a worker has of a prompt.
+"""Ranking of workers by matched tokens and load.
 
-`Known` says what is known about one prompt; from it and the fleet's load `rank` makes the Pick.
-A few workers are all compared. Of many only those which can win: cost grows with the load and
-with the tokens not known, so of workers which know equally much only the least loaded counts, and
-none counts whose knowledge would not make up for more load than the least. No pick looks at a
-thousand workers.
-
-Where a prompt becomes new. A router which is not alone should send it where the others would. So
-among workers which know as much as the best and cost hardly more (cost.slack) consistent hashing
-decides, by the first block which is not known there. Where a prompt brings no new block, equal
-costs go to the worker picked longest ago.
-
-Must not know where the knowledge comes from: memory of what was sent, or events of the workers.
+Small fleets are compared in full; in large ones only workers whose match can outweigh their load.
+For independent routers to agree, a new prefix goes by consistent hashing among workers that cost
+hardly more than the best (cost.slack); otherwise ties go to the least recently picked.
 """
 
 from __future__ import annotations
@@ -20,41 +11,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from routing.engine.policies import base
-from routing.engine.policies.base import (
-    Candidate,
-    Fleet,
-    LoadOrder,
-    Pick,
-    RequestFacts,
-    RoutingTarget,
-)
+from routing.engine.policies.base import Candidate, Fleet, Pick, RequestFacts
 from routing.engine.policies.cost import cost as cost_of
 from routing.engine.policies.cost import slack as slack_of
+from routing.engine.policies.load_order import LoadOrder, RoutingTarget
 
-Level = tuple[int, int]  # tokens, and the bits (by slot) of workers which know at least so many
+Level = tuple[int, int]  # tokens, bits (by slot) of the workers with at least that many
 Get = Callable[[str, int], int]
-Compared = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, tokens it knows
+Compared = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, matched tokens
 
-FEW = 8  # workers of one level which are looked at one by one
-MOST, LIGHTEST = 8, 4  # so many of those which know most and of the least loaded are shown
-CROWD = 8  # hashing is asked where more than one in so many workers is near the best
+FEW = 8  # workers of one level to scan individually
+MOST, LIGHTEST = 8, 4  # candidates shown: best matches, least loaded
+CROWD = 8  # hash only if more than 1 in CROWD workers is near the best
 
 
 class PrefixKnowledge(Protocol):
-    """How many tokens of one prompt workers know."""
-
-    def get(self, worker_id: str, default: int, /) -> int:
-        """Of this worker."""
+    def get(self, worker_id: str, default: int, /) -> int: ...
 
     @property
     def levels(self) -> Sequence[Level]:
-        """The most that anybody knows first. A worker may be in all levels which are not above
-        what it knows, or in the first of them only."""
+        """Return levels, longest match first. A worker is in the first level it reaches; later
+        levels may repeat it.
+        """
 
 
 class Sparse:
-    """What is known, from a mapping of worker ids to tokens."""
-
     __slots__ = ("get", "levels")
 
     def __init__(self, tokens: Mapping[str, int], fleet: Fleet) -> None:
@@ -70,8 +51,7 @@ class Sparse:
 def rank(
     facts: RequestFacts, fleet: Fleet, matched: Mapping[str, int], hit: str, shown: int
 ) -> Pick:
-    """`matched`: tokens of this prompt by worker id, those without any may be missing. `hit` is
-    the reason of a pick which has some of the prompt."""
+    """Rank by `matched` tokens per worker id (absent: 0). `hit`: reason of a pick with a match."""
     if fleet.order is None:
         return rank_few(facts, fleet, matched, hit, shown)
     return rank_many(facts, fleet, fleet.order, Sparse(matched, fleet), hit, shown)
@@ -80,7 +60,6 @@ def rank(
 def rank_few(
     facts: RequestFacts, fleet: Fleet, matched_by: Mapping[str, int], hit: str, shown: int
 ) -> Pick:
-    """Every worker is looked at, in one go."""
     tokens = facts.tokens
     eligible = fleet.eligible
     candidates: list[Candidate] = []
@@ -115,15 +94,16 @@ def rank_few(
 
 
 def _reason(most: int, lost: int) -> str:
-    """Why not for a match: `most` is what any worker knows that can be chosen, `lost` any that
-    cannot."""
+    """Return the reason of a pick without a match; `most`: longest match of an eligible worker,
+    `lost`: of any other.
+    """
     if most:
         return base.LEAST_LOADED
     return base.UNHEALTHY if lost else base.NO_MATCH
 
 
 def _lost(facts: RequestFacts, fleet: Fleet, get: Get, room: int) -> list[Candidate]:
-    """Those which cannot be chosen, who know most first."""
+    """Return ineligible workers, longest match first."""
     tokens = facts.tokens
     found: list[Candidate] = []
     for worker in fleet.others:
@@ -136,7 +116,7 @@ def _lost(facts: RequestFacts, fleet: Fleet, get: Get, room: int) -> list[Candid
     return found
 
 
-# -- many workers: those which can win
+# -- large fleets
 
 
 def rank_many(
@@ -147,7 +127,7 @@ def rank_many(
     hit: str,
     shown: int,
 ) -> Pick:
-    """Only those which can win are looked at."""
+    """Compare only the workers that can win."""
     compared = _best(facts, order, known)
     best = compared[0]
     for item in compared:
@@ -172,7 +152,7 @@ def _compare(facts: RequestFacts, known: PrefixKnowledge, worker: RoutingTarget)
 
 
 def _best(facts: RequestFacts, order: LoadOrder, known: PrefixKnowledge) -> list[Compared]:
-    """The least loaded of all, and of each level those which can win against it."""
+    """Return the least loaded worker, and those of each level that can beat it."""
     tokens = facts.tokens
     turn = facts.chain[-1] if facts.chain else 0
     lightest, _, _, first = order.entries[0]
@@ -181,7 +161,7 @@ def _best(facts: RequestFacts, order: LoadOrder, known: PrefixKnowledge) -> list
     for has, bits in known.levels:
         uncached = tokens - has
         if cost_of(lightest, uncached) > least:
-            break  # even without load none of this level, or of one which knows less, can win
+            break  # even idle, no worker of this or a later level can win
         few = bits.bit_count() <= FEW
         for worker in order.some(bits, 0, FEW) if few else order.lightest(bits, turn, FEW):
             cost = cost_of(worker.load, uncached)
@@ -198,7 +178,7 @@ def _agreed(
     best: Compared,
     key: int,
 ) -> Compared:
-    """Of those which cost hardly more than the best, the one any router would take."""
+    """Return the worker any router would choose among those that cost hardly more than the best."""
     uncached = facts.tokens - best[3]
     limit = best[0] + slack_of(uncached)
     bits = order.bits
@@ -210,7 +190,7 @@ def _agreed(
             bits |= who
     near = order.up_to(lambda load: cost_of(load, uncached) <= limit, bits)
     if near.bit_count() * CROWD < len(order.entries):
-        return best  # the ring would not soon come to one of them
+        return best  # the ring would rarely reach one of them
     found, _ = fleet.ring.find(key, lambda worker: near >> worker.slot & 1 != 0)
     return best if found is None else _compare(facts, known, found)
 
@@ -228,7 +208,7 @@ def _few(
     compared: list[Compared],
     room: int,
 ) -> list[Candidate]:
-    """The chosen, those which know most, and the least loaded; all, if there is room."""
+    """Return the chosen worker, the best matches and the least loaded; all if they fit."""
     if len(fleet.eligible) <= room:
         few = {worker.id: _compare(facts, known, worker) for worker in fleet.eligible}
     else:

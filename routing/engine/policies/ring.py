@@ -1,10 +1,7 @@
-"""Consistent hashing: where a key belongs, the same for routers which know nothing of each other.
+"""Multi-probe consistent hashing.
 
-Multi-probe consistent hashing: each worker has a few points on a ring, a key is thrown at it a few
-times, and the throw which lands closest before a point decides. When a worker comes or goes only
-its own keys move. The time does not grow with the number of workers, and each gets about its
-share: with rendezvous hashing a fleet of a thousand would cost a thousand draws a pick.
-Must not know why a worker does not fit.
+A key is hashed several times; the probe closest to its next point wins. Lookup time does not grow
+with the fleet, unlike rendezvous hashing.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from routing.engine.policies.base import RoutingTarget
+    from routing.engine.policies.load_order import RoutingTarget
 
 POINTS = 16
 PROBES = 4
-REACH = 16  # points looked at for one throw, until one is of a worker which fits
+REACH = 16  # points tried per probe until a worker fits
 _MASK = 2**64 - 1
 _ODD = 0x9E3779B97F4A7C15
 _INDEX_BITS = 20
@@ -28,8 +25,6 @@ _NUMBERS = tuple(bytes([number]) for number in range(POINTS))
 
 
 class Ring:
-    """The points of these workers. Their order in the list does not matter."""
-
     __slots__ = ("_points", "_workers")
 
     def __init__(self, workers: Sequence[RoutingTarget]) -> None:
@@ -37,7 +32,7 @@ class Ring:
         keep = ~((1 << _INDEX_BITS) - 1)
         self._workers = workers
         self._points = sorted(
-            (draw(number, worker.seed) & keep) | index  # the low bits tell whose it is
+            (draw(number, worker.seed) & keep) | index  # the low bits hold the worker's index
             for index, worker in enumerate(workers)
             for number in _NUMBERS
         )
@@ -45,7 +40,7 @@ class Ring:
     def find(
         self, key: int, fits: Callable[[RoutingTarget], bool] | None = None
     ) -> tuple[RoutingTarget | None, int]:
-        """Whom the key belongs to of those that fit, and how far it was; None: none was near."""
+        """Return the worker of a key among those that fit and its distance; None: none was near."""
         points = self._points
         workers = self._workers
         count = len(points)

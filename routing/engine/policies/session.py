@@ -1,8 +1,7 @@
-"""`session`: requests of one session stay on one worker, as long as that worker can carry them.
+"""`session`: sticky sessions by consistent hashing with a load bound; also round robin.
 
-Consistent hashing: when workers come or go only the sessions of those workers move, and routers
-which know nothing of each other agree. A session leaves its worker while the bound is exceeded
-(cost.session_bound), for the next one on the ring.
+When workers change, only their sessions move, and independent routers agree. A session moves to the
+next worker on the ring while the bound (cost.session_bound) is exceeded.
 """
 
 from __future__ import annotations
@@ -10,10 +9,25 @@ from __future__ import annotations
 import xxhash
 
 from routing.engine.policies import base, cost
-from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts, RoutingTarget
+from routing.engine.policies.base import SHOWN, Fleet, Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 
 
-class SessionPolicy:
+class _StatelessPolicy:
+    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        pass
+
+    def set_capacity(self, worker_id: str, tokens: int) -> None:
+        pass
+
+    def forget(self, worker: RoutingTarget) -> None:
+        pass
+
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+
+class SessionPolicy(_StatelessPolicy):
     name = "session"
     reasons: tuple[str, ...] = (
         base.SESSION_STICKY,
@@ -46,20 +60,8 @@ class SessionPolicy:
             return home, base.UNHEALTHY
         return home, base.SESSION_STICKY
 
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        pass
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        pass
-
-    def forget(self, worker: RoutingTarget) -> None:
-        pass
-
-    def sizes(self) -> dict[str, int]:
-        return {}
-
-
-class RoundRobin:
+class RoundRobin(_StatelessPolicy):
     name = "roundrobin"
     reasons: tuple[str, ...] = (base.ROUND_ROBIN,)
     needs_chain = False
@@ -75,15 +77,3 @@ class RoundRobin:
                 if worker.last_pick < chosen.last_pick:
                     chosen = worker
         return base.unmatched(chosen, base.ROUND_ROBIN, facts, fleet, shown)
-
-    def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
-        pass
-
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        pass
-
-    def forget(self, worker: RoutingTarget) -> None:
-        pass
-
-    def sizes(self) -> dict[str, int]:
-        return {}

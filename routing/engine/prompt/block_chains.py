@@ -1,11 +1,7 @@
-"""Chained hashes of a prompt's blocks, quickly where prompts begin alike.
+"""Chained hashes of a prompt's blocks, with a cache for shared prefixes.
 
-A hash for each whole block, seeded with the hash before it, so each covers all that came before.
-Most of a long prompt was seen before (a document, a system prompt, the turns of a chat): its
-hashes are remembered for 32 blocks at a time, found by one hash of those 32 blocks which is seeded
-like the first of them. That costs a tenth of hashing each block, and gives the same numbers.
-Memory is bounded: half of the limit is dropped at once, what was used lately is in the other.
-Must not know what a prompt is.
+Groups of 32 blocks are found by one hash, at a tenth of the cost of hashing each block. A full
+cache drops its older half.
 """
 
 from __future__ import annotations
@@ -16,14 +12,12 @@ import xxhash
 
 from routing.engine.http.bodies import ReadPace
 
-GROUP = 32  # blocks
-_SLICE = 8  # groups
-KEPT = 16_384  # groups, of about 450 bytes each
+GROUP = 32
+_SLICE = 8
+KEPT = 16_384  # groups, about 450 bytes each
 
 
 class Chains:
-    """Hashes with one block size."""
-
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
         self._new: dict[int, array[int]] = {}
@@ -49,7 +43,7 @@ class Chains:
         return out
 
     async def of_large(self, data: bytes, seed: int, pace: ReadPace) -> array[int]:
-        """As `of`, in slices."""
+        """Like `of`, in slices."""
         size = self._block_bytes * GROUP * _SLICE
         out = array("Q")
         for start in range(0, len(data), size):
@@ -61,7 +55,6 @@ class Chains:
         return out
 
     def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:
-        """Block by block."""
         block_bytes = self._block_bytes
         digest = xxhash.xxh3_64_intdigest
         out: list[int] = []
@@ -71,13 +64,13 @@ class Chains:
         return out
 
     def _group(self, data: bytes, start: int, seed: int, name: int) -> array[int]:
-        """One which was not used lately, from now on remembered."""
+        """Return a group's hashes, cached."""
         hashes = self._old.get(name)
         if hashes is None:
             end = start + self._block_bytes * GROUP
             hashes = array("Q", self._each(data, start, end, seed))
         if len(self._new) >= KEPT // 2:
             self._old = self._new.copy()
-            self._new.clear()  # and not another dict: `of` goes on with this one
+            self._new.clear()  # cleared in place: `of` holds a reference
         self._new[name] = hashes
         return hashes

@@ -1,13 +1,8 @@
-"""What a request's prompt is: its canonical bytes, whichever API it came by.
+"""Canonical bytes of a request's prompt, independent of the API and the JSON spelling.
 
-Promises that two bodies give bytes which are the same up to where their prompts are: whatever the
-order and spacing of the JSON, keys that are empty or mean nothing to the prompt, and whether a
-text came as a string or as parts. Chats, responses and messages of Anthropic's API end in the same
-chat template, so they are written alike. An image or another medium is its hash, as long as some
-hundred tokens of text. What changes the prompt from its first token on (model, adapter, salt,
-template arguments) is not in the bytes but in a name beside them, which tells where a
-chain begins.
-Must not know hashing of blocks or routing, and gives no text to a log.
+Two bodies give the same bytes up to where their prompts differ. Media are hashed. Whatever changes
+a prompt from its first token (model, adapter, salt, template arguments) is a name beside the bytes
+that seeds the chain. Nothing of this is logged.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ import xxhash
 from routing.engine.errors import Refusal
 from routing.engine.http.bodies import ReadPace
 
-# Path: the field which holds the prompt, and whether it is a chat.
+# path: field with the prompt, is it a chat
 _FIELDS: dict[bytes, tuple[str, bool]] = {
     b"/v1/chat/completions": ("messages", True),
     b"/v1/completions": ("prompt", False),
@@ -29,8 +24,8 @@ _FIELDS: dict[bytes, tuple[str, bool]] = {
     b"/v1/messages": ("messages", True),
     b"/v1/embeddings": ("input", False),
 }
-# Fields which change a prompt from its beginning on; vLLM mixes the model (which names the LoRA
-# adapter) and the salt into its first block, the others are arguments of template and processor.
+# Fields that affect the prompt from its start: vLLM hashes model (LoRA adapter) and salt into the
+# first block; the others are template and processor arguments.
 _BEGINNING = frozenset(
     (
         *("add_special_tokens", "cache_salt", "chat_template", "chat_template_kwargs"),
@@ -39,7 +34,7 @@ _BEGINNING = frozenset(
         *("truncate_prompt_tokens", "truncation_side"),
     )
 )
-# Of a message or part: told apart elsewhere, or never rendered.
+# Keys of a message or part that are handled elsewhere or not rendered.
 _NOT_RENDERED = frozenset(("role", "content", "cache_control", "id", "status"))
 _TEXTS = (None, "text", "input_text", "output_text")
 _MEDIA = frozenset(
@@ -49,26 +44,25 @@ _MEDIA = frozenset(
         *("file", "input_file", "document", "prompt_embeds"),
     )
 )
-_BULK = 256  # a longer string under one of these names is data, and is written as its hash
+_BULK = 256  # longer strings under these names are data and are hashed
 _BULKY = frozenset(("url", "data", "image_url", "file_data"))
-MEDIUM_BYTES = 2048  # what a medium weighs: about 500 tokens, as usual images do
-MEDIA_WEIGHED = 64  # the first of a request; each further one weighs as much as its hash
+MEDIUM_BYTES = 2048  # weight of a medium, about 500 tokens
+MEDIA_WEIGHED = 64  # further ones weigh as much as their hash
 _DEPTH = 16
-_WALKED = 10_000  # objects and arrays of a request in which media are looked for
-_SLICE = 32  # messages
+_WALKED = 10_000  # bound on objects searched for media
+_SLICE = 32
 _SORTED = orjson.OPT_SORT_KEYS
 
 
-# What a chain's beginning depends on: kind of prompt, model, and the rest as JSON.
+# Chain seed: kind of prompt, model, other arguments as JSON.
 Name = tuple[bytes, str, bytes]
-# Canonical bytes, name, whether they are token ids (four bytes each), and whether they are text
-# only: then their length tells how many tokens they have.
+# Canonical bytes, seed name, True for token ids (four bytes each), True for text only (its length
+# predicts the tokens).
 Prompt = tuple[bytes, Name, bool, bool]
 _NOTHING: Prompt = (b"", (b"", "", b""), False, False)
 
 
 def api_of(body: dict[str, Any]) -> bytes | None:
-    """The path a bare body is meant for."""
     for path in (b"/v1/chat/completions", b"/v1/completions", b"/v1/responses"):
         if _FIELDS[path][0] in body:
             return path
@@ -76,7 +70,6 @@ def api_of(body: dict[str, Any]) -> bytes | None:
 
 
 def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -> None:
-    """Raise Refusal where the body has more messages, tools, prompts or parts than this."""
     field = _FIELDS.get(path)
     if field is None:
         return
@@ -97,7 +90,9 @@ def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -
 
 
 def read(path: bytes, body: dict[str, Any], model: str) -> Prompt:
-    """May raise TypeError or UnicodeEncodeError for what the engine will refuse too."""
+    """Return the prompt. May raise TypeError or UnicodeEncodeError for bodies that the engine
+    rejects too.
+    """
     field = _FIELDS.get(path)
     if field is None:
         return _NOTHING
@@ -110,7 +105,7 @@ def read(path: bytes, body: dict[str, Any], model: str) -> Prompt:
 
 
 async def read_large(path: bytes, body: dict[str, Any], model: str, pace: ReadPace) -> Prompt:
-    """As `read`, in slices."""
+    """Like `read`, in slices."""
     field = _FIELDS.get(path)
     if field is None or not field[1]:
         return read(path, body, model)
@@ -143,11 +138,8 @@ def _beginning(body: dict[str, Any]) -> bytes:
     return _stable(told) if told else b""
 
 
-# -- texts and token ids
-
-
 def _texts(value: Any) -> tuple[bytes, bytes, bool]:
-    """A text, token ids, or a list of either: then the first, which is computed first, leads."""
+    """Return a text or token ids; of a list the first, which is computed first."""
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass"), b"text", True
     if type(value) is not list or not value:
@@ -174,12 +166,7 @@ def _ids(value: Any) -> bytes:
     raise TypeError("token ids are whole numbers from 0 to 2**32 - 1")
 
 
-# -- chats
-
-
 class Walk:
-    """How many media were written of a request, and how many of its objects were looked into."""
-
     __slots__ = ("media", "objects")
 
     def __init__(self) -> None:
@@ -188,7 +175,7 @@ class Walk:
 
 
 def _before(body: dict[str, Any]) -> tuple[list[bytes], Walk]:
-    """What comes before the messages: tools and instructions."""
+    """Return tools and instructions, which precede the messages."""
     parts: list[bytes] = []
     walk = Walk()
     tools = body.get("tools")
@@ -207,13 +194,13 @@ def _listed(messages: Any) -> list[Any]:
 
 
 def _messages(messages: list[Any], parts: list[bytes], walk: Walk) -> bool:
-    """Append each message's bytes; whether all of them are text only."""
+    """Append each message's bytes; return True if all are text only."""
     exact = True
     for message in messages:
         if type(message) is dict and len(message) == 2:
             content = message.get("content")
             role = message.get("role")
-            if type(content) is str and type(role) is str:  # nearly all are like this
+            if type(content) is str and type(role) is str:
                 parts.append(f"\x1e{role}\x1f{content}".encode("utf-8", "surrogatepass"))
                 continue
         parts.append(_message(message, walk))
@@ -252,7 +239,7 @@ def _message(message: Any, walk: Walk) -> bytes:
 
 
 def _parts(parts: list[Any], walk: Walk) -> bytes:
-    """Texts are joined by a line break, as vLLM does for templates which want a string."""
+    """Join texts by a line break, as vLLM does for string templates."""
     out: list[bytes] = []
     for part in parts:
         if type(part) is dict:
@@ -272,7 +259,7 @@ def _part(part: dict[str, Any], walk: Walk) -> bytes:
     kind = part.get("type")
     if kind not in _MEDIA if type(kind) is str else True:
         return b"\x1d" + _stable(_squeezed(part, walk))
-    uuid = part.get("uuid")  # vLLM's own name for a medium, which may then not be sent again
+    uuid = part.get("uuid")  # vLLM's id of a medium whose data may be omitted
     digest = xxhash.xxh3_128(_stable([kind, uuid] if uuid else _squeezed(part, walk))).digest()
     walk.media += 1
     weight = MEDIUM_BYTES // len(digest) if walk.media <= MEDIA_WEIGHED else 1
@@ -280,7 +267,7 @@ def _part(part: dict[str, Any], walk: Walk) -> bytes:
 
 
 def _squeezed(value: Any, walk: Walk, depth: int = 0) -> Any:
-    """The same with each medium's data as its hash, and without what is not rendered."""
+    """Return the value with media hashed and unrendered keys removed."""
     kind = type(value)
     if kind is not list and kind is not dict:
         return value

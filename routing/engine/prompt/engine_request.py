@@ -1,8 +1,8 @@
-"""What a request asks of an engine, and its body as it goes to a worker.
+"""Engine parameters of a request, and its body as sent to a worker.
 
-Two fields are added which a caller need not send: `stream_options.include_usage`, without which an
-engine does not report the tokens of a stream, and `cache_salt`, which separates the KV caches of
-an endpoint's keys. Paths are compared percent-decoded, as workers read them.
+Two fields are added: `stream_options.include_usage`, so that the engine reports a stream's tokens,
+and `cache_salt`, which isolates keys' KV caches. Paths are compared percent-decoded, as workers
+read them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-DEFAULT_COMPLETION = 1024  # tokens reserved for an answer whose request does not limit it
+DEFAULT_COMPLETION = 1024  # reserved if the request has no limit
 _MOST_TOKENS = 10**9
 _MOST_CHOICES = 1024
 
@@ -31,7 +31,7 @@ _SALTED = frozenset(
     )
 )
 _AUDIO = (b"/v1/audio/transcriptions", b"/v1/audio/translations")
-# Neither computed by the model nor cached: templates, tokenizers, control.
+# Without generation and caching: templates, tokenizers, control.
 _WITHOUT_MODEL = frozenset(
     (
         *(b"/tokenize", b"/detokenize", b"/version", b"/v1/messages/count_tokens"),
@@ -42,15 +42,15 @@ _WITHOUT_MODEL = frozenset(
     )
 )
 _MODEL_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
-# Events of a stream before its first token; a chat has one for each choice.
+# Stream events before the first token; chats have one per choice.
 _OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
 
 
 class EngineRequest:
-    """`path` is percent-decoded. `answers`: texts to be generated; `choices`: of each prompt.
-    `most`: tokens of one answer, 0 without a limit. `adds_usage`: the router asks for a stream's
-    usage. `isolated`: the body has a salt of the router's; `opening`: it is to be put there while
-    the body is streamed through."""
+    """`path`: percent-decoded. `answers`: texts to generate; `choices`: per prompt. `most`: token
+    limit of one answer, 0: none. `adds_usage`: the router requested the stream's usage. `isolated`:
+    the body has the router's salt; `opening`: text to insert while streaming the body.
+    """
 
     stream = adds_usage = background = isolated = False
     choices = answers = 1
@@ -62,12 +62,11 @@ class EngineRequest:
 
     @property
     def completion(self) -> int:
-        """Tokens to reserve for the answer."""
         return (self.most or DEFAULT_COMPLETION) * self.answers
 
 
 def uses_model(path: bytes) -> bool:
-    """May a POST there cost an engine tokens?"""
+    """Return True if a POST may cost an engine tokens."""
     if path in _SALTED:
         return True
     return path.startswith(_MODEL_ROOTS) and path not in _WITHOUT_MODEL
@@ -78,12 +77,11 @@ def generates(path: bytes) -> bool:
 
 
 def can_isolate(path: bytes) -> bool:
-    """Do requests there take a `cache_salt`?"""
     return path in _SALTED
 
 
 def needs_isolation(path: bytes) -> bool:
-    """Could what is computed there be found by another request? Audio models keep no prefixes."""
+    """Return True if another request could hit its cache. Audio models keep no prefixes."""
     return uses_model(path) and path not in _AUDIO
 
 
@@ -92,14 +90,14 @@ def opening_events(path: bytes, choices: int) -> int:
 
 
 def may_stream(body: bytes) -> bool:
-    """False: certainly not. A name may be written with escapes."""
+    """Return False if the body certainly does not request a stream (names may be escaped)."""
     return b'"stream"' in body or b"\\u00" in body
 
 
 def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
-    """Fill in what the body says; what it does not say stays as it is."""
+    """Fill in the parameters present in the body."""
     get = data.get
-    if get("stream"):  # as vLLM decides whether stream_options are allowed
+    if get("stream"):  # vLLM's own condition for stream_options
         ask.stream = True
     if get("background"):
         ask.background = True
@@ -107,7 +105,7 @@ def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
         ask.answers = 0
         return
     choices, prompts = get("n"), get("prompt")
-    if choices is not None and ask.path in _USAGE_ON_REQUEST:  # elsewhere it means nothing
+    if choices is not None and ask.path in _USAGE_ON_REQUEST:  # ignored by other paths
         ask.choices = ask.answers = min(max(_whole(choices), 1), _MOST_CHOICES)
     if type(prompts) is list and prompts and type(prompts[0]) is not int:
         ask.answers *= len(prompts)
@@ -119,7 +117,7 @@ def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
 
 
 def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
-    """What to set in the body so that the engine reports the stream's usage: {} where it does."""
+    """Return the fields to set so that a stream's usage is reported; {} if it already is."""
     if not ask.stream or ask.path not in _USAGE_ON_REQUEST:
         return {}
     if ask.path == b"/invocations" and data.keys().isdisjoint(("messages", "prompt")):
@@ -128,14 +126,15 @@ def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
     if type(options) is not dict or options.get("include_usage"):
         return {}
     ask.adds_usage = True
-    # Without include_usage vLLM ignores continuous_usage_stats; with it every event would change.
+    # vLLM ignores continuous_usage_stats without include_usage; with it every event would change.
     kept = {name: value for name, value in options.items() if name != "continuous_usage_stats"}
     return {"stream_options": {**kept, "include_usage": True}}
 
 
 def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    """The object `data`, whose text is `body`, with these fields set. Spliced where none of them
-    is there, so that the prompt is not serialized again."""
+    """Set fields in `data`, whose text is `body`; spliced if none is present, to avoid serializing
+    the prompt.
+    """
     if not data or not data.keys().isdisjoint(fields):
         return orjson.dumps({**data, **fields})
     end = body.rindex(b"}")
@@ -143,7 +142,7 @@ def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> by
 
 
 def opened(first: bytes, opening: bytes) -> bytes:
-    """The beginning of an object with `opening` before its other fields."""
+    """Return the first bytes of an object with `opening` inserted before its fields."""
     rest = first.lstrip(b" \t\r\n")
     if not rest.startswith(b"{"):
         raise ValueError("not a JSON object")
@@ -151,7 +150,7 @@ def opened(first: bytes, opening: bytes) -> bytes:
 
 
 def _whole(value: Any) -> int:
-    """As pydantic reads a whole number, 0 where it would refuse."""
+    """Parse a whole number like pydantic; 0 where it would reject."""
     try:
         return int(value) if type(value) in (int, float, str) else 0
     except (ValueError, OverflowError):

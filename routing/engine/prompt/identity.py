@@ -1,10 +1,7 @@
-"""What a request is, for routing: the chain of its prompt's blocks, its model, its session.
+"""Routing identity of a request: block hash chain, model, session.
 
-Promises that two requests share hashes only up to where their prompts are the same for the same
-model, cache salt and tools (prompts.py says what that is), and that routers with the same hash key,
-or without one, give the same hashes. Prompt tokens are estimated from bytes, until the response's
-usage tells. Must not know workers, and never gives prompt text to a log: hashes leave this module,
-text does not.
+Requests share hashes exactly up to where their prompts agree (canonical.py), across routers with
+the same hash key. Only hashes leave this module.
 """
 
 from __future__ import annotations
@@ -29,17 +26,17 @@ _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _NO_CHAIN: Sequence[int] = ()
 _ID_BYTES = 4
 _DEFAULT_LIMITS = LimitsConfig()
-_SCANNED = 262_144  # bytes at either end of a body in which its model is looked for
-_SEEDS = 1024  # callers choose models and salts: bounded
+_SCANNED = 262_144  # bytes at either end searched for the model
+_SEEDS = 1024  # bounded: callers choose models and salts
 _ANTHROPIC = b"/v1/messages"
 _SALT = b"cache-salt"
 
 
 class Identity:
-    """One request's facts for the policy, and its model for the labels.
+    """Policy facts and model of one request.
 
-    `data` is the parsed body, None where it was not read or is no JSON object. It takes many times
-    the memory of the body: nobody keeps it. `fields` are to be set in it before it is sent.
+    `data`: parsed body, None if unread or not an object; it takes many times the body's memory and
+    must not be kept. `fields`: to be set in the body before sending.
     """
 
     __slots__ = ("data", "facts", "fields", "model")
@@ -52,15 +49,12 @@ class Identity:
 
     @property
     def sent(self) -> dict[str, Any] | None:
-        """The body as an object, with its `fields`."""
         return {**self.data, **self.fields} if self.data and self.fields else self.data
 
 
 class Identifier:
-    """Reads requests.
-
-    `hash_key` keys the blocks' hashes: empty, or the same for routers which should agree on where
-    a new prompt goes. `show_key` keys what is shown of them, so that it means nothing outside.
+    """`hash_key` keys block hashes: empty, or equal for routers that should agree. `show_key` keys
+    the hashes on display.
     """
 
     def __init__(
@@ -78,7 +72,7 @@ class Identifier:
         self._chains = Chains(block_bytes)
         self._ratios = ratios
         self._limits = limits
-        # An entry takes two bytes or more: a shorter body cannot have too many.
+        # An entry takes at least two bytes: a shorter body is within the limits.
         self._count_from = 2 * min(limits.messages, limits.parts)
         self._body_session = (
             session_key.name if session_key is not None and session_key.source == "body" else ""
@@ -86,11 +80,9 @@ class Identifier:
         self._seeds: dict[canonical.Name, int] = {}
 
     def digest(self, data: bytes) -> str:
-        """A keyed hash fit to be shown."""
         return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
 
     def _seed(self, name: canonical.Name) -> int:
-        """Where a chain starts: other names never share a block."""
         seed = self._seeds.get(name)
         if seed is None:
             if len(self._seeds) >= _SEEDS:
@@ -99,13 +91,14 @@ class Identifier:
             whole = b"\x00".join((kind, model.encode("utf-8", "surrogatepass"), rest))
             digest = hashlib.blake2b(whole, digest_size=8, key=self._hash_key).digest()
             seed = int.from_bytes(digest, "big")
-            if len(whole) <= 4096:  # a chat template of a caller's own is hashed each time
+            if len(whole) <= 4096:  # larger ones (custom chat templates) are not cached
                 self._seeds[name] = seed
         return seed
 
     def salt(self, scope: str, data: dict[str, Any]) -> str:
-        """The `cache_salt` of a request of this scope: nobody outside can compute or guess it. A
-        caller's own divides the scope further."""
+        """Return the `cache_salt` of a scope, unpredictable for outsiders; a caller's own salt
+        subdivides it.
+        """
         own = data.get("cache_salt")
         named = scope.encode() + b"\x00" + (b"" if own is None else orjson.dumps(own))
         return hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
@@ -116,13 +109,12 @@ class Identifier:
     def _unread(
         self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
     ) -> Identity:
-        """Known by its length only."""
         ratio = self._ratios.of(model)
         facts = RequestFacts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
         return Identity(facts, model, data)
 
     def scan(self, body: bytes, session: bytes) -> Identity:
-        """Without reading the JSON: for strategies which need nothing but a length."""
+        """Identify without parsing JSON, for strategies that use the length only."""
         size = len(body)
         found = _MODEL.search(body, 0, _SCANNED)
         if found is None and size > _SCANNED:
@@ -131,16 +123,15 @@ class Identifier:
         return self._unread(size, model, session)
 
     def reads(self, needs_chain: bool) -> bool:
-        """Whether a request's JSON is read for these."""
         return needs_chain or bool(self._body_session)
 
     def read(
         self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
     ) -> Identity:
-        """From the parsed body; one that is not JSON is forwarded all the same, unmatched. With a
-        `scope`, the prompt shares blocks only with prompts of that scope.
+        """Identify a parsed body; non-JSON bodies are forwarded unmatched. With a `scope`, blocks
+        are shared within it only.
 
-        Raises Refusal for too many messages or parts. For a small body: see `read_large`.
+        Raises Refusal for too many messages or parts. For small bodies; see `read_large`.
         """
         data = bodies.parse(body)
         if data is None:
@@ -167,7 +158,7 @@ class Identifier:
             return self._unread(size, model, session, data)
         try:
             prompt = canonical.read(path, sent, model)
-        except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
+        except (UnicodeEncodeError, TypeError):  # orjson rejects what the engine rejects too
             return self._unread(0, "", session, data)
         chain = self._chains.of(prompt[0], self._seed(prompt[1]))
         return self._matched(path, model, session, prompt, chain, data)
@@ -175,8 +166,9 @@ class Identifier:
     async def read_large(
         self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
     ) -> Identity:
-        """As `read`, for a body of any size and without holding up the loop; `path` b"": that of
-        the API which the body is meant for. Also raises Refusal for too many JSON values."""
+        """Like `read`, for any size, yielding to the loop; `path` b"": inferred from the body. Also
+        raises Refusal for too many JSON values.
+        """
         pace = bodies.ReadPace()
         limits = self._limits
         data = await bodies.parse_large(body, limits.json_values, pace)
@@ -211,7 +203,6 @@ class Identifier:
         return self._matched(path, model, session, prompt, chain, data)
 
     def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
-        """The body's model, and its session where that is in the body."""
         model = data.get("model")
         if self._body_session:
             session = _session(data, self._body_session)
@@ -224,7 +215,7 @@ class Identifier:
         data_bytes, _, ids, exact = prompt
         size = len(data_bytes)
         ratio = _ID_BYTES if ids else self._ratios.of(model)
-        # Anthropic's usage may leave out what was cached: nothing can be learned from it.
+        # Anthropic's usage may omit cached tokens: unusable for calibration.
         learnable = size if exact and not ids and path != _ANTHROPIC else 0
         facts = RequestFacts(
             chain, int(size / ratio), self._block_bytes / ratio, session, learnable
@@ -233,7 +224,6 @@ class Identifier:
 
 
 def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
-    """The session in a header or cookie."""
     if key is None or key.source == "body":
         return b""
     if key.source == "header":
@@ -247,7 +237,6 @@ def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
 
 
 def guess_path(data: dict[str, Any] | None) -> bytes:
-    """Which API a bare body is meant for."""
     if data is None:
         raise Refusal("bad_request", "The body must be a request's JSON object.")
     path = canonical.api_of(data)
@@ -257,7 +246,7 @@ def guess_path(data: dict[str, Any] | None) -> bytes:
 
 
 def _session(body: dict[str, Any], name: str) -> bytes:
-    """The session in a key of the body; with dots also a key in objects, metadata.session_id."""
+    """Return the session from a body key; dots descend into objects (metadata.session_id)."""
     value = body.get(name)
     if value is None and "." in name:
         value = body

@@ -1,9 +1,7 @@
-"""Are the tokens made here those of a worker? Asked before they are believed, and by a doctor.
+"""Compare local token ids with a worker's /tokenize on probe prompts.
 
-Promises, for a handful of prompts which bring out what tokenizers and templates differ in, whether
-the local ids are the ones a worker's /tokenize gives, and for the first that is not, what differs
-and what to do about it. Texts of the probes are our own: nothing of a caller's prompt is sent or
-shown. Must not know how a worker is reached.
+Reports the first difference with a likely cause and fix. Probe texts are built in; no caller data
+is sent or shown.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from routing.engine.tokens.requests import ChatPrompt, TextPrompt
 from routing.engine.tokens.tokenizer import Local
 
 SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
-_SHOWN = 8  # ids around the first difference
+_SHOWN = 8
 
 _TOOL = {
     "type": "function",
@@ -42,8 +40,7 @@ _MIXED = "Mixed  spaces\t\n\n  naïve 你好 👩‍👧 1234567 it's don't\u00a
 _Body = dict[str, Any]
 _PLAIN = "plain text without special tokens"
 _SURROUNDED = "plain text"
-# What the others stand on first. A template may refuse some (no system role, no tools); then both
-# sides must.
+# Basic probes first. A template may reject some (no system role, no tools); then both sides must.
 PROBES: tuple[tuple[str, bytes, _Body], ...] = (
     (_PLAIN, b"/v1/completions", {"prompt": _MIXED, "add_special_tokens": False}),
     (_SURROUNDED, b"/v1/completions", {"prompt": " Once upon"}),
@@ -88,7 +85,7 @@ PROBES: tuple[tuple[str, bytes, _Body], ...] = (
 
 @dataclass(frozen=True)
 class TokenDifference:
-    """One difference, or a question that got no answer."""
+    """One difference, or a query without answer."""
 
     probe: str
     what: str
@@ -103,7 +100,7 @@ class TokenReport:
 
 
 def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
-    """In words; "" when both are the same. None: that side refuses the prompt."""
+    """Describe the difference; "" if equal. None: that side rejects the prompt."""
     if local is None or worker is None:
         if local is worker:
             return ""
@@ -121,7 +118,7 @@ def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
 
 
 def fix_for(name: str, differ: Sequence[str]) -> str:
-    """What most likely makes this probe differ, when those of `differ` did before it."""
+    """Return the likely fix, given which earlier probes differ."""
     if name == _PLAIN or _PLAIN in differ:
         return "Give --tokenizer the folder of the very model, and revision, the worker serves."
     if name == _SURROUNDED:
@@ -147,7 +144,7 @@ def local_ids(local: Local, prompt: TextPrompt | ChatPrompt) -> array[int] | Non
 
 
 async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -> TokenReport:
-    """Ends at the first question without an answer; that is no difference."""
+    """Run the probes; stops at the first query without answer, which is no difference."""
     findings: list[TokenDifference] = []
     compared = agreed = 0
     for name, path, body in PROBES:
@@ -162,7 +159,7 @@ async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -
                     name, f"no answer: {error}", "See whether the worker is up."
                 )
                 return TokenReport(UNREACHABLE, compared, (*findings, finding))
-            worker = None  # the worker's template refuses it
+            worker = None  # the worker's template rejects it
         compared += 1
         what = differing(local_ids(local, prompt), worker)
         if what:

@@ -1,9 +1,7 @@
-"""Does a chat template want a message's content as one string, or as a list of parts?
+"""Detect whether a chat template expects message content as a string or as parts.
 
-Promises the answer vLLM's `--chat-template-content-format auto` comes to, by its own rule: a
-template which loops over a message's content wants parts. Names are followed through assignments
-and macro parameters as far as vLLM follows them, and no further: here being cleverer is being
-wrong. Must not know requests.
+Implements vLLM's `--chat-template-content-format auto`: a template that loops over content wants
+parts. Names are followed exactly as far as vLLM does.
 """
 
 from __future__ import annotations
@@ -19,12 +17,12 @@ PARTS = "openai"
 def content_format(tree: nodes.Template) -> str:
     try:
         return PARTS if any(_content_loops(tree)) else STRING
-    except _NoName:  # vLLM gives up here, too
+    except _NoName:  # as in vLLM
         return STRING
 
 
 class _NoName(Exception):
-    """A loop or an assignment sets more than one plain name."""
+    """A loop or assignment with more than one plain name."""
 
 
 def _is_name(node: nodes.Node, name: str) -> bool:
@@ -32,7 +30,7 @@ def _is_name(node: nodes.Node, name: str) -> bool:
 
 
 def _is_key(node: nodes.Node, name: str, key: str) -> bool:
-    """`name["key"]` or `name.key`"""
+    """Match `name["key"]` or `name.key`."""
     if isinstance(node, nodes.Getitem):
         return (
             _is_name(node.node, name)
@@ -43,7 +41,7 @@ def _is_key(node: nodes.Node, name: str, key: str) -> bool:
 
 
 def _reads(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
-    """Is it the variable (or its key), perhaps filtered, tested or sliced?"""
+    """Return True for the variable (or its key), possibly filtered, tested or sliced."""
     while node is not None:
         if isinstance(node, (nodes.Filter, nodes.Test)) or (
             isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
@@ -62,7 +60,7 @@ def _target(node: nodes.Node) -> str:
 
 def _aliases(tree: nodes.Template, name: str) -> list[str]:
     found = [name]
-    for known in found:  # grows while it is walked
+    for known in found:  # grows during iteration
         for assign in tree.find_all(nodes.Assign):
             if _reads(assign.node, known):
                 alias = _target(assign.target)
@@ -81,7 +79,7 @@ def _message_names(tree: nodes.Template) -> list[str]:
 
 
 def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[str]) -> set[str]:
-    """Parameters which are given a message's content somewhere."""
+    """Return macro parameters that receive a message's content."""
     names = [argument.name for argument in macro.args]
     found: set[str] = set()
     for call in tree.find_all(nodes.Call):
@@ -96,9 +94,9 @@ def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[s
 
 
 def _content_loops(tree: nodes.Template) -> Iterator[bool]:
-    """True for each loop over content."""
+    """Yield True for each loop over content."""
     messages = _message_names(tree)
-    inside: dict[int, set[str]] = {}  # a loop in a macro: the parameters which hold content
+    inside: dict[int, set[str]] = {}  # macro -> parameters with content
     for macro in tree.find_all(nodes.Macro):
         parameters = _macro_parameters(tree, macro, messages)
         for loop in macro.find_all(nodes.For):

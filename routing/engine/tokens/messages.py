@@ -1,9 +1,7 @@
-"""From a request's messages and tools to what vLLM hands its chat template.
+"""Convert a request's messages and tools to vLLM's chat template input.
 
-Promises the same objects, with the same keys in the same order (templates print them as JSON), as
-vLLM 0.32 makes of them in its request models and in `parse_chat_messages`; or NoTokens. What vLLM
-refuses for certain is BAD_REQUEST, what it may take in its own way is not guessed at. Must not
-know templates: only whether one wants content as a string or as a list of parts.
+Reproduces objects and key order of vLLM 0.32's request models and `parse_chat_messages` (templates
+print them as JSON), or raises NoTokens. BAD_REQUEST: vLLM certainly rejects the input.
 """
 
 from __future__ import annotations
@@ -15,25 +13,25 @@ from routing.engine.tokens.outcomes import BAD_REQUEST, MULTIMODAL, UNSUPPORTED_
 
 Json = dict[str, Any]
 
-# Keys which make a content part an image, a sound or a film, whatever its type says.
+# Keys that mark a part as media, whatever its type.
 _MEDIA = frozenset(
     (
         *("audio_embeds", "audio_url", "image_embeds", "image_pil", "image_url", "input_audio"),
         *("input_image", "prompt_embeds", "video_embeds", "video_url", "file"),
     )
 )
-# The text of a part, by its type.
+# Text key of a part by type.
 _TEXT_KEYS = {"text": "text", "refusal": "refusal", "thinking": "thinking"}
 _RESPONSES_TEXT_KEYS = {"input_text": "text", "output_text": "text", **_TEXT_KEYS}
-# Keys of a part which the engine knows; only others survive beside its text.
+# Known part keys; only unknown ones are kept beside the text.
 _KNOWN_PART_KEYS = _MEDIA | {
     *("closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking"),
     *("type", "uuid"),
 }
-# Claude Code's first line of a system prompt changes with every request; vLLM drops it.
+# The first line of Claude Code's system prompt changes per request; vLLM drops it.
 BILLING_HEADER = "x-anthropic-billing-header"
 _NULL_CONTENT_ROLES = ("assistant", "function")
-_EXACT_INT = float(2**63)  # beyond it our JSON parser gives a float where vLLM's gives an int
+_EXACT_INT = float(2**63)  # above this orjson returns a float where vLLM has an int
 
 
 def _bad(what: str) -> NoTokens:
@@ -41,7 +39,7 @@ def _bad(what: str) -> NoTokens:
 
 
 def check_exact(value: Any) -> None:
-    """Refuse numbers which may be printed otherwise than the worker would print them."""
+    """Reject numbers that would print differently from the worker."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -55,7 +53,7 @@ def check_exact(value: Any) -> None:
 
 
 def tools(value: Any) -> list[Json] | None:
-    """The tools as vLLM's models print them: known keys, in their own order."""
+    """Return the tools as printed by vLLM's models: known keys in model order."""
     if value is None:
         return None
     if type(value) is not list or not value:
@@ -96,7 +94,7 @@ def _tool(item: Any) -> Json:
 
 
 def conversation(messages: list[Any], as_parts: bool, responses: bool = False) -> list[Json]:
-    """Messages for the template; `responses`: part types of /v1/responses are known too."""
+    """Return messages for the template; `responses`: allow the part types of /v1/responses."""
     if not messages:
         raise _bad("messages")
     text_keys = _RESPONSES_TEXT_KEYS if responses else _TEXT_KEYS
@@ -110,11 +108,11 @@ def _message(message: Any, as_parts: bool, text_keys: dict[str, str]) -> Json:
     if type(role) is not str:
         raise _bad("role")
     content = message.get("content")
-    if type(content) is str and role != "system":  # what nearly every message is
+    if type(content) is str and role != "system":
         parts: list[Any] = [{"type": "text", "text": content}] if as_parts else [content]
     else:
         parts = _parts(role, message, text_keys, as_parts)
-    # An empty text is no text: vLLM joins what is left.
+    # vLLM drops empty texts before joining.
     out: Json = {
         "role": role,
         "content": parts if as_parts else "\n".join([part for part in parts if part]),
@@ -156,7 +154,7 @@ _REFERENCE = "tool_reference"
 
 
 def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
-    """Its type, its text, and what else the template may see of it."""
+    """Return a part's type, text and further fields visible to the template."""
     if type(part) is str:
         return "text", part, _NO_EXTRAS
     if type(part) is not dict:
@@ -188,19 +186,19 @@ def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
 
 
 def _add_extras(out: Json, role: str, message: Json) -> None:
-    """What a message may carry beside role and content, in vLLM's order."""
+    """Add the optional fields of a message in vLLM's order."""
     if role == "assistant":
         calls = message.get("tool_calls")
         if calls is not None:
             if type(calls) is not list:
                 raise NoTokens(UNSUPPORTED_FIELD, "tool_calls")
-            if calls:  # an empty list is none
+            if calls:  # an empty list counts as absent
                 out["tool_calls"] = [_tool_call(call) for call in calls]
         reasoning = message.get("reasoning")
         if reasoning is None:
             reasoning = message.get("reasoning_content")
         if reasoning is not None:
-            if type(reasoning) is not str:  # passes vLLM's models, for the template to fail on
+            if type(reasoning) is not str:  # valid in vLLM's models, fails in the template
                 raise NoTokens(UNSUPPORTED_FIELD, "reasoning")
             out["reasoning"] = out["reasoning_content"] = reasoning
     elif role == "tool":
@@ -240,11 +238,11 @@ def _tool_call(call: Any) -> Json:
 
 
 def _arguments(text: str) -> Json:
-    """Templates want an object; vLLM makes an empty one of anything else."""
+    """Parse tool call arguments; vLLM replaces non-objects by an empty object."""
     if not text:
         return {}
     try:
-        parsed = json.loads(text)  # not orjson: the worker reads it with this, NaN and all
+        parsed = json.loads(text)  # the worker uses the standard parser, NaN included
     except json.JSONDecodeError:
         return {}
     except (ValueError, RecursionError):
@@ -253,7 +251,7 @@ def _arguments(text: str) -> Json:
 
 
 def without_developer(messages: list[Json]) -> list[Json]:
-    """For a template which knows no such role: system messages, and all of these in one."""
+    """Convert developer to system messages and merge them, for templates without that role."""
     turned: list[Json] = []
     for message in messages:
         if message["role"] == "developer":

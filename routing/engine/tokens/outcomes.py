@@ -1,32 +1,28 @@
-"""What can become of the wish to know a prompt's tokens, each with a name that is counted.
-
-Promises that every request ends in exactly one of these reasons. Those with tokens say where they
-came from; the others say why a request is routed without them.
-"""
+"""Outcomes of determining a prompt's tokens; each request has exactly one."""
 
 from __future__ import annotations
 
 # With tokens.
-IDS = "ids"  # the prompt was token ids already
-CACHED = "cached"  # every segment was known
-SHORT = "short"  # new, and so short that it was tokenized at once
-EXTENDED = "extended"  # a known beginning; what is new was short and tokenized at once
-TOKENIZED = "tokenized"  # tokenized here, off the event loop
-REMOTE = "remote"  # a worker's /tokenize
+IDS = "ids"
+CACHED = "cached"  # all segments known
+SHORT = "short"  # new, tokenized inline
+EXTENDED = "extended"  # known prefix, short new part tokenized inline
+TOKENIZED = "tokenized"
+REMOTE = "remote"
 
-# Without: the request itself.
-BAD_REQUEST = "bad_request"  # the engine will refuse it, too
-MULTIMODAL = "multimodal"  # images, sound, film: the engine puts tokens of its own in their place
-SEVERAL_PROMPTS = "several_prompts"  # a list of prompts is several lists of tokens
+# Without tokens, because of the request.
+BAD_REQUEST = "bad_request"
+MULTIMODAL = "multimodal"  # media are replaced by engine tokens
+SEVERAL_PROMPTS = "several_prompts"  # several lists of tokens
 UNSUPPORTED_PATH = "unsupported_path"
-UNSUPPORTED_FIELD = "unsupported_field"  # a field which changes the prompt in a way not done here
-TEMPLATE_ERROR = "template_error"  # the chat template refused the messages
+UNSUPPORTED_FIELD = "unsupported_field"
+TEMPLATE_ERROR = "template_error"
 TOO_LARGE = "too_large"
 
-# Without: this router, now.
+# Without tokens, because of the router's state.
 NO_TOKENIZER = "no_tokenizer"
-UNVERIFIED = "unverified"  # it may differ from the worker's, and nobody has compared them
-MISMATCH = "mismatch"  # it was compared, and differs
+UNVERIFIED = "unverified"  # not yet compared with the worker's
+MISMATCH = "mismatch"
 QUEUE_FULL = "queue_full"
 TIMEOUT = "timeout"
 REMOTE_ERROR = "remote_error"
@@ -53,7 +49,7 @@ REASONS = (*WITH_TOKENS, *WITHOUT)
 
 
 class NoTokens(Exception):
-    """There are none to be had for this request; `reason` is one of WITHOUT."""
+    """No tokens for this request; `reason` is one of WITHOUT."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)

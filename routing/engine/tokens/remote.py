@@ -1,9 +1,6 @@
-"""A worker's /tokenize as the source of tokens.
+"""Tokenize prompts by a worker's /tokenize (vLLM 0.32).
 
-Promises the ids of the very prompt the worker would compute for the request, asked for in the form
-vLLM 0.32 documents, or NoTokens. Must not know which worker answers or how it is reached: `Ask`
-does. Prompts which are not text are refused here too, as blocks of different images would look
-alike by their tokens.
+Prompts with media are rejected: blocks of different images would have equal tokens.
 """
 
 from __future__ import annotations
@@ -27,18 +24,17 @@ Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
 
 
 def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
-    """The body to send. Raises NoTokens."""
     asked: Json
     if isinstance(prompt, TextPrompt):
         asked = {"prompt": prompt.text}
     else:
-        chat_messages.conversation(prompt.messages, False, prompt.responses)  # only text?
+        chat_messages.conversation(prompt.messages, False, prompt.responses)  # raises for media
         kwargs = dict(prompt.kwargs)
         asked = {
             "messages": [_message(message, prompt.responses) for message in prompt.messages],
             "add_generation_prompt": kwargs.pop("add_generation_prompt"),
             "continue_final_message": kwargs.pop("continue_final_message"),
-            # Documents and reasoning effort are fields of a chat, but not of /tokenize.
+            # Documents and reasoning effort exist for chats but not for /tokenize.
             "chat_template_kwargs": kwargs,
         }
         if prompt.tools is not None:
@@ -49,13 +45,13 @@ def question(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
     try:
         return orjson.dumps(asked)
     except TypeError:
-        raise NoTokens(BAD_REQUEST, "not to be said in JSON") from None
+        raise NoTokens(BAD_REQUEST, "not serializable as JSON") from None
 
 
 def _message(message: Json, responses: bool) -> Json:
-    """As a chat's message would be after its model read it."""
+    """Normalize a message like the chat request model."""
     changed: Json = {}
-    if "reasoning_content" in message:  # a chat's old name for it, unknown to /tokenize
+    if "reasoning_content" in message:  # old name, unknown to /tokenize
         changed = {name: value for name, value in message.items() if name != "reasoning_content"}
         if changed.get("reasoning") is None:
             changed["reasoning"] = message["reasoning_content"]
@@ -73,7 +69,7 @@ def _is_text(part: Any) -> bool:
 
 
 async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
-    """Raises NoTokens."""
+    """Raise NoTokens."""
     try:
         status, answer = await ask(PATH, body, timeout_s)
     except AskError as error:

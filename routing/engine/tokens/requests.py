@@ -1,8 +1,7 @@
-"""What a request to one of vLLM's paths asks to be tokenized, whatever the path.
+"""Extract the prompt of a request for tokenization: token ids, one text or one chat.
 
-Promises one of three things for a body (token ids, one text, one chat) or NoTokens, with the
-defaults, the merging and the special-token rules of vLLM 0.32's request models. Must not know
-where tokens come from: a local tokenizer and a worker's /tokenize are asked with the same object.
+Applies the defaults, merging and special-token rules of vLLM 0.32's request models, or raises
+NoTokens.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from routing.engine.tokens.outcomes import (
 Json = dict[str, Any]
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# Names in chat_template_kwargs which would be arguments of the renderer, not of the template.
+# chat_template_kwargs names that the renderer would take instead of the template.
 _RENDERER_NAMES = frozenset(
     (
         *("chat_template", "conversation", "max_length", "messages", "padding", "self"),
@@ -33,13 +32,13 @@ _RENDERER_NAMES = frozenset(
         *("tokenizer_kwargs", "tools", "truncation"),
     )
 )
-# Fields which change the prompt in ways that only the engine knows.
+# Fields whose effect on the prompt only the engine knows.
 _UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
 
 
 @dataclass(frozen=True)
 class ServerDefaults:
-    """How the workers were started, as far as it changes a prompt."""
+    """Worker options that change prompts."""
 
     template_kwargs: Json = field(default_factory=dict)  # --default-chat-template-kwargs
     content_format: str = "auto"  # --chat-template-content-format
@@ -47,7 +46,7 @@ class ServerDefaults:
 
 
 class Ids:
-    """The prompt is token ids already; packed (kv.chain)."""
+    """Prompt of packed token ids (kv.chain)."""
 
     __slots__ = ("data",)
 
@@ -56,7 +55,7 @@ class Ids:
 
 
 class TextPrompt:
-    """One text, with or without the tokenizer's own special tokens around it."""
+    """One text, with or without special tokens around it."""
 
     __slots__ = ("add_special_tokens", "text")
 
@@ -66,9 +65,9 @@ class TextPrompt:
 
 
 class ChatPrompt:
-    """Messages for the chat template; `kwargs` as the request, not the server, says.
+    """Chat messages and the request's own `kwargs`.
 
-    `messages` are the request's own objects: whoever renders makes copies.
+    `messages` are the request's objects; renderers must copy them.
     """
 
     __slots__ = ("add_special_tokens", "kwargs", "messages", "responses", "tools")
@@ -92,7 +91,6 @@ Prompt = Ids | TextPrompt | ChatPrompt
 
 
 def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
-    """Raises NoTokens."""
     reader = _READERS.get(path)
     if reader is None:
         raise NoTokens(UNSUPPORTED_PATH)
@@ -107,7 +105,7 @@ def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
 
 def _flag(data: Json, name: str, default: bool) -> bool:
     value = data.get(name, default)
-    if type(value) is not bool:  # vLLM's models take some others for one
+    if type(value) is not bool:  # pydantic would coerce others
         raise NoTokens(UNSUPPORTED_FIELD, name)
     return value
 
@@ -161,7 +159,7 @@ def _are_documents(value: Any) -> bool:
 
 
 def _merged(data: Json, own: Json, effort: Any) -> Json:
-    """The request's chat_template_kwargs, under the request's own fields where these are set."""
+    """Return the request's chat_template_kwargs, overridden by its own fields."""
     given = data.get("chat_template_kwargs")
     if given is None:
         given = {}
@@ -180,7 +178,7 @@ def _merged(data: Json, own: Json, effort: Any) -> Json:
 
 
 def _responses(data: Json, _: ServerDefaults) -> Prompt:
-    """Text in, text out: tools, reasoning and earlier responses are the engine's own affair."""
+    """Text only: tools, reasoning and earlier responses are handled by the engine."""
     for name in ("tools", "previous_response_id", "prompt", "reasoning", "previous_input_messages"):
         if data.get(name):
             raise NoTokens(UNSUPPORTED_FIELD, name)
@@ -199,7 +197,7 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
     else:
         raise NoTokens(BAD_REQUEST, "input")
     kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
-    # Not a slip: this path's request model leaves special tokens at the tokenizer's default.
+    # Intended: this request model uses the tokenizer's default for special tokens.
     return ChatPrompt(messages, None, kwargs, add_special_tokens=True, responses=True)
 
 
@@ -210,7 +208,7 @@ def _responses_item(item: Any) -> Json:
         raise NoTokens(UNSUPPORTED_FIELD, "input")
     role, content = item.get("role"), item.get("content")
     if role == "assistant":
-        if type(content) is list:  # the engine takes the first part alone
+        if type(content) is list:  # the engine uses the first part only
             content = content[0].get("text") if content and type(content[0]) is dict else None
         if type(content) is not str:
             raise NoTokens(UNSUPPORTED_FIELD, "input")
@@ -220,7 +218,7 @@ def _responses_item(item: Any) -> Json:
 
 
 def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
-    """Text in, text out; what Anthropic's other blocks become depends on the worker's template."""
+    """Text only: other Anthropic blocks depend on the worker's template."""
     for name in ("tools", "tool_choice", "thinking", "output_config"):
         if data.get(name):
             raise NoTokens(UNSUPPORTED_FIELD, name)
@@ -231,7 +229,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     system = "".join(
         text
         for text in _blocks(data.get("system") or "")
-        # A block of its own here, and dropped whole; a plain string keeps it until the template.
+        # A separate block is dropped whole; a plain string keeps the line until the template.
         if type(data["system"]) is str or not text.startswith(chat_messages.BILLING_HEADER)
     )
     if system:
@@ -261,7 +259,6 @@ def _anthropic_message(role: str, content: Any) -> Json | None:
 
 
 def _blocks(content: Any) -> list[str]:
-    """The texts of text blocks; an empty one is no block."""
     if type(content) is str:
         return [content] if content else []
     if type(content) is not list:

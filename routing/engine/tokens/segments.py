@@ -1,16 +1,7 @@
-"""Remembers the tokens of texts part by part, so that a second turn costs what is new in it.
+"""LRU cache of tokenized text segments; bounded in bytes, event loop only.
 
-Promises, for a text, the parts whose ids are known and those which are not, and that what is put
-together from them is what tokenizing the whole text gives (that the cuts are right is
-splitting.py's promise). Bounded in bytes. Belongs to the event loop's thread. Must not know where
-ids come from.
-
-A part is remembered under its own text and the part before it, so a chain of parts is found by as
-many look-ups as it has parts, and the texts themselves are compared, not hashes of them. Whoever
-uses a chain touches it from its end to its beginning: a part is always older than the one before
-it, so forgetting the oldest cuts chains at their end.
-
-Block hashes are kept with the part in which their block ends, for the same reason as ids are.
+Joined ids equal tokenizing the whole text, given correct cuts (splitter.py). A part is keyed by its
+text and the part before it; chains are touched from end to start, so that eviction cuts their end.
 """
 
 from __future__ import annotations
@@ -23,16 +14,14 @@ from collections.abc import Sequence
 from routing.engine.kv import chain
 from routing.engine.tokens.splitter import Splitter
 
-_NODE_BYTES = 420  # a node, its key, its place in the order, three object heads
-_HASH_BYTES = 40  # an integer of 64 bits in a tuple
-_KEYS = 4  # chains of different adapters, salts and block sizes kept with one part
+_NODE_BYTES = 420  # estimated memory of a node
+_HASH_BYTES = 40  # an int of 64 bits in a tuple
+_KEYS = 4  # chains (by root and block size) per part
 
-ChainKey = tuple[int, int]  # where the chain begins, tokens in a block
+ChainKey = tuple[int, int]  # chain root, tokens per block
 
 
 class Node:
-    """A part in its place: the ids of this part alone, packed."""
-
     __slots__ = ("chains", "data", "number", "size")
 
     def __init__(self, number: int, data: bytes, size: int) -> None:
@@ -43,9 +32,9 @@ class Node:
 
 
 class CachedTokens:
-    """A text's parts, and the nodes of the first of them, as far as they are known.
+    """Parts of a text, and the nodes of its known prefix.
 
-    `prefix`: ids which the tokenizer puts before every text; such texts have chains of their own.
+    `prefix`: ids the tokenizer prepends; such texts have separate chains.
     """
 
     __slots__ = ("nodes", "parts", "prefix")
@@ -61,19 +50,18 @@ class CachedTokens:
 
 
 def _first(prefix: bytes) -> int:
-    """What stands for the part before the first."""
     return -1 if prefix else 0
 
 
 class TokenSequence:
-    """A prompt's ids, and the hashes of its blocks as they are asked for."""
+    """Token ids of a prompt, with lazily computed block hashes."""
 
     __slots__ = ("_cache", "_nodes", "count", "data")
 
     def __init__(
         self, data: bytes, cache: SegmentCache | None = None, nodes: Sequence[Node] = ()
     ) -> None:
-        self.data = data  # packed ids (kv.chain)
+        self.data = data
         self.count = len(data) // chain.TOKEN_BYTES
         self._cache = cache
         self._nodes = nodes
@@ -83,7 +71,6 @@ class TokenSequence:
         return array("I", self.data).tolist()
 
     def chain(self, root: int, block_tokens: int) -> list[int]:
-        """A hash for each whole block."""
         if self._cache is None:
             return chain.extend(root, self.data, block_tokens)
         return self._cache.chain(self, self._nodes, (root, block_tokens))
@@ -116,13 +103,13 @@ class SegmentCache:
         return found
 
     def put_together(self, found: CachedTokens, ids: Sequence[array[int]]) -> TokenSequence:
-        """Remember the ids of the missing parts; `ids` has one array for each."""
+        """Cache the missing parts' ids (one array each) and return the sequence."""
         nodes = list(found.nodes)
         number = nodes[-1].number if nodes else _first(found.prefix)
         known = self._nodes
         for part, part_ids in zip(found.missing, ids, strict=True):
             node = known.get((number, part))
-            if node is None:  # somebody else may have been faster
+            if node is None:  # may have been added concurrently
                 self._numbers += 1
                 data = part_ids.tobytes() if nodes else found.prefix + part_ids.tobytes()
                 size = _NODE_BYTES + sys.getsizeof(part) + len(data)
@@ -137,10 +124,10 @@ class SegmentCache:
         return TokenSequence(b"".join([node.data for node in nodes]), self, nodes)
 
     def _touch(self, found: CachedTokens, nodes: Sequence[Node]) -> None:
-        """The end first, so that what comes before it is newer."""
+        """Touch from end to start, so that earlier parts are newer."""
         renew = self._nodes.move_to_end
         for at in range(len(nodes) - 1, -1, -1):
-            if nodes[at].size:  # else it was forgotten while its successors were tokenized
+            if nodes[at].size:  # else evicted meanwhile
                 number = nodes[at - 1].number if at else _first(found.prefix)
                 renew((number, found.parts[at]))
 
@@ -148,7 +135,7 @@ class SegmentCache:
         while self.bytes > self._limit and self._nodes:
             _, node = self._nodes.popitem(last=False)
             self.bytes -= node.size
-            node.size = 0  # forgotten: a prompt in flight may still hold it
+            node.size = 0  # marks eviction; in-flight prompts may hold the node
 
     def chain(self, tokens: TokenSequence, nodes: Sequence[Node], key: ChainKey) -> list[int]:
         root, block_tokens = key

@@ -1,11 +1,7 @@
-"""The tokens of a request's prompt: at once where they are known, else a moment later, or not.
+"""Token lookup for requests: inline when cached, else in a thread or by a worker.
 
-Promises that `submit` holds the event loop for well under a millisecond for what was seen before
-(a chat's next turn), that what is new and long is tokenized in a thread which holds no lock of the
-interpreter's, that whoever waits hears within `wait_s`, and that each request ends in one counted
-reason (outcomes.py). What comes too late is remembered for the
-next turn, unless many wait. Belongs to the
-event loop's thread. Must not know the router: it is handed a parsed body and calls back.
+Callers get an outcome within `wait_s`; late results are cached for the next turn unless the queue
+is busy. Event loop only.
 """
 
 from __future__ import annotations
@@ -24,26 +20,24 @@ from routing.engine.tokens.segments import CachedTokens, SegmentCache, TokenSequ
 from routing.engine.tokens.splitter import Splitter
 from routing.engine.tokens.tokenizer import Local, TokenizerUnusable
 
-CHECK_EVERY = 512  # answers from memory: one of so many is compared with the full way
+CHECK_EVERY = 512  # verify one in this many cached results
 UNVERIFIED, VERIFIED, MISMATCH = "unverified", "verified", "mismatch"
 
 
 @dataclass(frozen=True)
 class TokensConfig:
-    threads: int = 1  # one tokenizes a million tokens a second or so
-    queue: int = 64  # prompts being tokenized or waiting for it; further ones go without
-    wait_s: float = 0.5  # a prompt of 64k tokens takes 0.1 s on a quiet core
-    inline_chars: int = 2048  # new text up to here is tokenized at once: 0.4 ms, less than a thread
-    inline_messages: int = 128  # a template goes through more of them than this in a thread
+    threads: int = 1  # one tokenizes about 1 million tokens/s
+    queue: int = 64  # bound on queued prompts; excess ones get no tokens
+    wait_s: float = 0.5  # 64k tokens take 0.1 s on an idle core
+    inline_chars: int = 2048  # inline limit of new text: 0.4 ms
+    inline_messages: int = 128  # inline limit of messages to render
     cache_bytes: int = 256 * 1024 * 1024
     max_chars: int = 4 * 1024 * 1024
-    remote_limit: int = 16  # questions to workers at a time
+    remote_limit: int = 16  # concurrent worker queries
     server: ServerDefaults = field(default_factory=ServerDefaults)
 
 
 class TokenOutcome:
-    """A reason, and tokens when it is one of WITH_TOKENS."""
-
     __slots__ = ("detail", "reason", "tokens")
 
     def __init__(self, reason: str, tokens: TokenSequence | None = None, detail: str = "") -> None:
@@ -53,13 +47,13 @@ class TokenOutcome:
 
 
 Done = Callable[[TokenOutcome], None]
-# What a thread does; what is left of it for the loop, which may be more for a thread.
+# Thread part of a job; its remaining loop part, which may start another thread part.
 _Work = Callable[[], "_Rest"]
 _Rest = Callable[[], "TokenOutcome | _Work"]
 
 
 class TokenTicket:
-    """Somebody waits; `cancel` when they no longer do. `done` is called once, or never after it."""
+    """Pending result; `done` is called once, never after `cancel`."""
 
     __slots__ = ("_counts", "_done", "_timer")
 
@@ -96,7 +90,7 @@ class TokenTicket:
 
 
 class _Job:
-    """One prompt on its way, and all who wait for it."""
+    """One prompt in progress and all its waiters."""
 
     __slots__ = ("key", "tickets")
 
@@ -106,7 +100,7 @@ class _Job:
 
 
 class TokenService:
-    """`local` and `ask` may both be absent; then only prompts of ids have tokens."""
+    """Without `local` and `ask` only prompts of ids have tokens."""
 
     def __init__(
         self, config: TokensConfig, local: Local | None, ask: remote.Ask | None = None
@@ -136,7 +130,6 @@ class TokenService:
         return len(self._jobs)
 
     async def close(self) -> None:
-        """Those who still wait hear nothing more."""
         for job in self._jobs.values():
             for ticket in job.tickets:
                 ticket.cancel()
@@ -147,13 +140,12 @@ class TokenService:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # -- a request's way
-
     def submit(
         self, path: bytes, data: Json, model: str, done: Done, counted: bool = True
     ) -> TokenOutcome | TokenTicket:
-        """An outcome now, or a ticket: then `done` is called with one, within `wait_s`.
-        `counted`: a caller's request, and no question of our own."""
+        """Return an outcome, or a ticket whose `done` is called within `wait_s`. `counted`: a
+        caller's request.
+        """
         try:
             result = self._submit(path, data, model, done)
         except NoTokens as error:
@@ -202,12 +194,11 @@ class TokenService:
         return self._start((text, surrounded), result, done)
 
     def _from_text(self, local: Local, text: str, surrounded: bool) -> TokenOutcome | _Work:
-        """An outcome, or what is left to be done in a thread."""
         cache = self.cache
         assert cache is not None
         if len(text) > self.config.max_chars:
             raise NoTokens(outcomes.TOO_LARGE)
-        if surrounded and self._suffix:  # a chain cannot end in what the next turn will not have
+        if surrounded and self._suffix:  # the next turn does not contain the suffix
             return self._encoding_whole(local, text)
         found = cache.look_up(text, self._prefix if surrounded else b"")
         missing = found.missing
@@ -222,10 +213,10 @@ class TokenService:
             self._check_sometimes(local, TextPrompt(text, surrounded), tokens)
         return TokenOutcome(reason, tokens)
 
-    # -- in a thread
+    # -- threads
 
     def _start(self, key: object, work: _Work, done: Done) -> TokenTicket:
-        """Have it done in a thread; one thread's work serves all who ask the same meanwhile."""
+        """Start work in a thread; identical prompts share one job."""
         job = self._jobs.get(key)
         if job is None:
             if len(self._jobs) >= self.config.queue:
@@ -253,18 +244,18 @@ class TokenService:
             rest = work()
         except NoTokens as error:
             rest = _failed(error)
-        finally:  # whatever happened, nobody is left waiting and the queue has its place back
-            with contextlib.suppress(RuntimeError):  # the loop ended before us
+        finally:  # always release the waiters and the queue slot
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
                 self._loop.call_soon_threadsafe(self._finished, job, rest)
 
     def _is_late(self, job: _Job) -> bool:
-        """Nobody waits any more, and others do: the next turn's good must not cost them theirs."""
+        """Return True if a job has no waiters while others are queued."""
         return len(self._jobs) > self.config.queue // 2 and not any(
             ticket.waits for ticket in list(job.tickets)
         )
 
     def _finished(self, job: _Job, rest: _Rest) -> None:
-        if self._jobs.get(job.key) is not job:  # closed meanwhile
+        if self._jobs.get(job.key) is not job:
             return
         try:
             result = rest()
@@ -302,7 +293,7 @@ class TokenService:
         return work
 
     def _check_sometimes(self, local: Local, prompt: TextPrompt, tokens: TokenSequence) -> None:
-        """Compare what memory gave with the full way, now and then and when there is time."""
+        """Sometimes compare a cached result with full tokenization, when idle."""
         self._until_check -= 1
         if self._until_check > 0 or self._jobs:
             return
@@ -317,12 +308,10 @@ class TokenService:
 
     def _checked(self, same: bool) -> TokenOutcome:
         self.checks += 1
-        if not same:  # the cuts are wrong for this tokenizer: do without them from now on
+        if not same:  # invalid cuts for this tokenizer: disable splitting
             self.check_failures += 1
             self.cache = SegmentCache(Splitter(None), self.config.cache_bytes)
         return TokenOutcome(outcomes.TOKENIZED)
-
-    # -- from a worker
 
     def _submit_remote(self, body: bytes, done: Done) -> TokenTicket:
         job = self._jobs.get(body)

@@ -1,21 +1,9 @@
-"""Where a text may be cut so that its parts, tokenized alone, are the whole text tokenized.
+"""Cut points at which a text's parts tokenize independently; no cuts if that is uncertain.
 
-Promises that joining the ids of the parts gives the ids of the whole, for the tokenizers it says
-yes to, and no cuts for all others. Must not know a cache or what the parts are for.
-
-Theory. A tokenizer first finds its added tokens in the text (those which are not `normalized`:
-leftmost, then longest), and everything after that (normalizing, splitting into words, merging)
-happens to each stretch between them by itself. So a text can be cut before an added token, as
-long as the token's rules do not look across the cut: it must not strip white space beside it, and
-neither it nor a neighbour may see a letter on one side of the cut and nothing on the other. Such
-tokens are called safe here: every chat template's turn marks are.
-
-A document of 60,000 tokens has no such token inside. But the usual byte-level tokenizers split
-words by a known pattern in which a space between a word and a following word always begins a new
-one and nothing looks behind it: there a text may be cut too. That is decided by the pattern's
-exact text, never by trying.
-
-Cuts are found from the beginning, so texts which begin alike are cut alike.
+Text may be cut before an added token whose rules do not look across the cut (no whitespace
+stripping, no single-word matching), such as chat turn marks. Long texts are cut at a space between
+words, where known byte-level patterns always start a new match. Cuts are found from the start, so
+that common prefixes are cut alike.
 """
 
 from __future__ import annotations
@@ -25,9 +13,9 @@ from typing import Any
 
 from routing.engine.tokens.tokenizer import AddedToken, Json, LocalTokenizer
 
-SMALL = 256  # characters: shorter stretches are kept together, one look-up for several messages
-LARGE = 1024  # characters: from here on a text is cut at a space, too
-_TRIES = 64  # spaces looked at before a text counts as one which is not words
+SMALL = 256  # chars: merge shorter stretches into one lookup
+LARGE = 1024  # chars: cut longer texts at spaces
+_TRIES = 64  # spaces tried before giving up
 
 _LEFT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:!?)")
 _RIGHT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -46,10 +34,10 @@ _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _BREAKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-# Patterns in which a space after a word and before a word always begins a match.
+# Patterns with a match boundary at a space between words.
 _WORD_PATTERNS = frozenset(
     (
-        # Llama 3 and others after cl100k, then Qwen's
+        # Llama 3 and others after cl100k; Qwen
         rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
         rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_BREAKS}",
         rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}"
@@ -60,14 +48,13 @@ _WORD_PATTERNS = frozenset(
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
         rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
         rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_BREAKS}",
-        # GPT-2, also what ByteLevel's use_regex means
+        # GPT-2; ByteLevel's use_regex
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     )
 )
 
 
 def _steps(part: Any, inner: str) -> list[Json]:
-    """A normalizer or pre-tokenizer as the list of what it does."""
     if part is None:
         return []
     if part.get("type") == "Sequence":
@@ -76,20 +63,20 @@ def _steps(part: Any, inner: str) -> list[Json]:
 
 
 def _can_cut(definition: Json) -> bool:
-    """Is every step one which is known to treat each stretch by itself?"""
+    """Return True if every step treats stretches independently."""
     model = definition.get("model") or {}
     normalizers = _steps(definition.get("normalizer"), "normalizers")
     splitters = _steps(definition.get("pre_tokenizer"), "pretokenizers")
     return (
         model.get("type") in _MODELS
-        and not model.get("dropout")  # chance
+        and not model.get("dropout")  # random
         and all(step.get("type") in _NORMALIZERS for step in normalizers)
         and all(step.get("type") in _SPLITTERS for step in splitters)
     )
 
 
 def _is_safe(token: AddedToken) -> bool:
-    """May the text be cut before it?"""
+    """Return True if the text may be cut before the token."""
     edges = (token.content[:1], token.content[-1:])
     return (
         bool(token.content)
@@ -133,7 +120,7 @@ def _are_words(splitters: list[Json]) -> bool:
 
 
 class Splitter:
-    """Cuts texts for one tokenizer, or not at all without one."""
+    """Text splitter of one tokenizer; no cuts without one."""
 
     def __init__(self, tokenizer: LocalTokenizer | None) -> None:
         self._safe: frozenset[str] = frozenset()
@@ -150,19 +137,19 @@ class Splitter:
         raw = [token for token in tokenizer.added if not token.normalized and token.content]
         self._safe = frozenset(token.content for token in raw if _is_safe(token))
         self._at_spaces = _can_cut_at_spaces(definition, tokenizer.added)
-        # The longest first: an alternation takes the first which fits, the library the longest.
+        # Longest first: a regex alternation takes the first match, the library the longest.
         contents = sorted({token.content for token in raw}, key=len, reverse=True)
         if self._safe:
             self._marks = re.compile("|".join(map(re.escape, contents)))
 
     def split(self, text: str) -> list[str]:
-        """The parts, in order; together they are the text."""
+        """Return the parts; joined they are the text."""
         if not self._cuts_at_all:
             return [text] if text else []
         parts: list[str] = []
         start = 0
         for mark in self._cuts(text):
-            # What lies between two marks may itself be long.
+            # The text between two marks may itself be long.
             start = self._words(text, start, mark, parts)
             if mark - start >= SMALL:
                 parts.append(text[start:mark])
@@ -179,7 +166,7 @@ class Splitter:
         return [found.start() for found in self._marks.finditer(text) if found[0] in safe]
 
     def _words(self, text: str, start: int, end: int, parts: list[str]) -> int:
-        """Cut at spaces while there is much left before `end`; where the next part starts."""
+        """Cut at spaces; return where the next part starts."""
         while self._at_spaces and end - start > LARGE:
             cut = _next_word(text, start + LARGE, end)
             if cut < 0:

@@ -1,12 +1,7 @@
-"""The model's chat template, rendered as transformers' `apply_chat_template` renders it for vLLM.
+"""Chat template rendering identical to transformers' `apply_chat_template` in vLLM.
 
-Promises the same text for the same messages: the same sandboxed environment (settings, filters,
-globals, the `generation` tag), the same variables in reach, special tokens by their names, and the
-same handling of a last message to be continued. Anything a template does not like is NoTokens.
-Must not know tokenizers or HTTP.
-
-The sandbox keeps a template from the process, not from the processor: templates come from the
-model's folder or the operator, never from a request.
+The sandbox does not limit CPU time: templates come from the model folder or the operator, never
+from requests.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from routing.engine.tokens import formats, messages
 from routing.engine.tokens.outcomes import TEMPLATE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, Json, ServerDefaults
 
-# Whatever code in a template can raise, short of the process being in trouble.
+# Exceptions that template code can raise, except resource exhaustion.
 _ERRORS = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -40,11 +35,11 @@ _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
 class TemplateUnusable(Exception):
-    """No template, or none that can be compiled."""
+    """The template is missing or does not compile."""
 
 
 class _Generation(jinja2.ext.Extension):
-    """`{% generation %}` marks what the model wrote; here it only lets it through."""
+    """`{% generation %}` tag; renders its content unchanged."""
 
     tags = {"generation"}
 
@@ -97,8 +92,6 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
 
 
 class ChatTemplate:
-    """One template text, compiled."""
-
     def __init__(self, source: str, special_tokens: dict[str, str]) -> None:
         environment = _environment()
         try:
@@ -113,13 +106,13 @@ class ChatTemplate:
         self._special_tokens = special_tokens
 
     def render(self, chat: ChatPrompt, defaults: ServerDefaults) -> str:
-        """Raises NoTokens."""
+        """Raise NoTokens."""
         wanted = defaults.content_format
         as_parts = (self.content_format if wanted == "auto" else wanted) == formats.PARTS
         conversation = messages.conversation(chat.messages, as_parts, chat.responses)
         if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
             conversation = messages.without_developer(conversation)
-        # Unset, None and "auto" are the same to vLLM: then the server's default holds.
+        # vLLM treats unset, None and "auto" alike: the server's default applies.
         given = {k: v for k, v in chat.kwargs.items() if v is not None and v != "auto"}
         kwargs = {**defaults.template_kwargs, **given}
         try:
@@ -149,7 +142,7 @@ class ChatTemplate:
         return _cut_at_mark(text, last) if goes_on else text
 
     def _mark_last(self, message: Json) -> str:
-        """Put the mark behind the text which is to be continued; the text is returned."""
+        """Append the marker to the text to be continued; return the text."""
         content = message["content"]
         if "content" not in self.source:
             raise ValueError("the template uses no content")
@@ -171,12 +164,10 @@ def _cut_at_mark(text: str, last: str) -> str:
     at = text.rindex(mark)
     if text[at : at + len(_CONTINUE_TAG)] == _CONTINUE_TAG:
         return text[:at]
-    return text[:at].rstrip()  # the template trimmed the message's end
+    return text[:at].rstrip()  # the template stripped the message's end
 
 
 class ChatTemplates:
-    """A model's templates by name; most have one."""
-
     def __init__(self, sources: dict[str, str], special_tokens: dict[str, str]) -> None:
         if not sources:
             raise TemplateUnusable("the model has no chat template")

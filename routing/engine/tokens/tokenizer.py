@@ -1,13 +1,8 @@
-"""A model's tokenizer, from its folder: text to ids, as the worker's transformers would.
+"""Tokenizer of a model folder, equivalent to transformers in the worker.
 
-Promises the ids of `tokenizer(text, add_special_tokens=...)` in vLLM, or a list of `doubts`: what
-in the model's files makes transformers build something else than `tokenizer.json` alone says. A
-tokenizer with doubts is to be compared with a worker's before it is believed. Must not know
-templates, HTTP, or the event loop: `encode` is called from threads.
-
-`encode_batch_fast` is used even for one text: of the library's calls only the batch ones let go
-of the interpreter's lock (`encode` stopped every other thread for 20 ms at 8,000 tokens), and the
-fast one does not work out offsets, a quarter less time.
+`doubts` lists what makes transformers deviate from `tokenizer.json`; such a tokenizer must be
+verified against a worker. `encode_batch_fast` is used even for one text: only the batch calls
+release the GIL (`encode` blocked other threads for 20 ms at 8,000 tokens).
 """
 
 from __future__ import annotations
@@ -27,29 +22,29 @@ from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
 
 Json = dict[str, Any]
 
-# Else the library takes every core there is for a batch; how many threads work is our caller's
-# to say. Read by the library at each call.
+# Otherwise the library uses all cores per batch; the caller sets the thread count. Read at each
+# call.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-# Classes which take tokenizer.json as it is. The others take its vocabulary and build the rest.
+# Classes that use tokenizer.json unchanged; others rebuild from its vocabulary.
 _PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
 SPECIAL_NAMES = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token"),
     "mask_token",
 )
-# Model types whose prompts vLLM makes with code of its own, whatever their template says.
+# Model types with prompt code in vLLM, regardless of the template.
 _OWN_RENDERERS = ("deepseek_v32", "deepseek_v4", "deepseek_v41", "gpt_oss", "inkling", "kimi_k3")
 _BATCH_CHARS = 16_384
 _PROBES = ("", "a", " a", "Hello, world!\n", "1 2")
 
 
 class TokenizerUnusable(Exception):
-    """The folder has no tokenizer which can be used here."""
+    """The folder has no usable tokenizer."""
 
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token found in the text before anything else happens to it."""
+    """Token matched before normalization and splitting."""
 
     id: int
     content: str
@@ -61,7 +56,7 @@ class AddedToken:
 
 
 def read_json(path: Path) -> Json:
-    """{} when there is no such file."""
+    """Return {} if the file does not exist."""
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -74,7 +69,7 @@ def read_json(path: Path) -> Json:
 
 
 class LocalTokenizer:
-    """Immutable once made, and safe to use from several threads."""
+    """Immutable and thread-safe."""
 
     def __init__(self, definition: Json, settings: Json, model_type: str = "") -> None:
         try:
@@ -91,11 +86,11 @@ class LocalTokenizer:
         self.prefix, self.suffix = self._surroundings()
 
     def encode(self, text: str) -> array[int]:
-        """Without special tokens around it. Raises TokenizerUnusable."""
+        """Encode without special tokens. Raise TokenizerUnusable."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: list[str]) -> list[array[int]]:
-        """A few at a time: to take the library's result apart holds the interpreter's lock."""
+        """Encode in small batches: unpacking the library's result holds the GIL."""
         out: list[array[int]] = []
         start = size = 0
         for at, text in enumerate(texts):
@@ -106,7 +101,6 @@ class LocalTokenizer:
         return out + self._encode(texts[start:], add_special_tokens=False)
 
     def encode_whole(self, text: str) -> array[int]:
-        """With the special tokens which the tokenizer itself puts around a text."""
         return self._encode([text], add_special_tokens=True)[0]
 
     def _encode(self, texts: list[str], add_special_tokens: bool) -> list[array[int]]:
@@ -117,7 +111,7 @@ class LocalTokenizer:
         return [array("I", item.ids) for item in found]
 
     def _surroundings(self) -> tuple[array[int], array[int]]:
-        """The ids put before and after every text; a doubt where they are not always the same."""
+        """Return the ids added before and after a text; record a doubt if they vary."""
         empty = self.encode_whole("")
         for cut in range(len(empty) + 1):
             prefix, suffix = empty[:cut], empty[cut:]
@@ -152,7 +146,7 @@ def _special_tokens(settings: Json) -> dict[str, str]:
 
 
 def _doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[str, ...]:
-    """Names of what transformers would do beside reading tokenizer.json."""
+    """Return names of deviations of transformers from tokenizer.json."""
     found: list[str] = []
     if settings.get("tokenizer_class") not in _PLAIN_CLASSES:
         found.append("tokenizer_class")
@@ -172,7 +166,7 @@ def _doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[s
 
 
 def _names_unknown_tokens(settings: Json, added: list[AddedToken]) -> bool:
-    """Would transformers add tokens, or change the rules of some?"""
+    """Return True if transformers would add tokens or change their rules."""
     known = {token.content: token for token in added}
     named = [_content(value) for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
@@ -191,7 +185,7 @@ def _names_unknown_tokens(settings: Json, added: list[AddedToken]) -> bool:
 
 
 def chat_templates(folder: Path, settings: Json, given: Path | None) -> dict[str, str]:
-    """Template texts by name; a given file stands before all that the model brings."""
+    """Return template texts by name; a given file takes precedence."""
     try:
         if given is not None:
             return {"default": given.read_text("utf-8")}
@@ -204,7 +198,7 @@ def chat_templates(folder: Path, settings: Json, given: Path | None) -> dict[str
         files = {path.stem: path for path in folder.glob("additional_chat_templates/*.jinja")}
         if (folder / "chat_template.jinja").exists():
             files["default"] = folder / "chat_template.jinja"
-        if files:  # files replace what tokenizer_config.json says
+        if files:  # files override tokenizer_config.json
             found = {name: path.read_text("utf-8") for name, path in files.items()}
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -218,7 +212,7 @@ class ModelFiles:
 
 
 def load(path: Path, chat_template: Path | None = None) -> ModelFiles:
-    """From a model's folder, or from its tokenizer.json. Raises TokenizerUnusable. Slow: 0.2 s."""
+    """Load a model folder or a tokenizer.json; takes about 0.2 s. Raise TokenizerUnusable."""
     folder = path if path.is_dir() else path.parent
     definition = read_json(folder / "tokenizer.json" if path.is_dir() else path)
     if not definition:
@@ -229,7 +223,7 @@ def load(path: Path, chat_template: Path | None = None) -> ModelFiles:
     model_type = str(read_json(folder / "config.json").get("model_type", ""))
     tokenizer = LocalTokenizer(definition, settings, model_type)
     own_format = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
-    if own_format:  # vLLM takes mistral-common instead
+    if own_format:  # vLLM uses mistral-common instead
         tokenizer.doubts = (*tokenizer.doubts, "mistral_format")
     if (folder / "chat_template.json").exists() or (folder / "processor_config.json").exists():
         tokenizer.doubts = (*tokenizer.doubts, "processor")
@@ -237,7 +231,7 @@ def load(path: Path, chat_template: Path | None = None) -> ModelFiles:
 
 
 class Local:
-    """`template_problem` says why chats cannot be done; "" when they can."""
+    """`template_problem`: why chats are unavailable, "" if they are."""
 
     def __init__(self, files: ModelFiles, defaults: ServerDefaults) -> None:
         self.tokenizer = files.tokenizer
@@ -250,11 +244,11 @@ class Local:
         except TemplateUnusable as error:
             self.template_problem = str(error)
             return
-        if self._templates.uses_clock:  # its day may begin at another moment than the worker's
+        if self._templates.uses_clock:  # its date may differ from the worker's
             self.doubts.append("template_clock")
 
     def text(self, prompt: TextPrompt | ChatPrompt) -> str:
-        """What is to be tokenized. Raises NoTokens."""
+        """Return the text to tokenize. Raise NoTokens."""
         if isinstance(prompt, TextPrompt):
             return prompt.text
         if self._templates is None:
@@ -262,7 +256,7 @@ class Local:
         return self._templates.pick(prompt.tools).render(prompt, self.defaults)
 
     def ids(self, prompt: TextPrompt | ChatPrompt) -> array[int]:
-        """The full way: no cuts, nothing remembered. Raises NoTokens."""
+        """Tokenize without cuts and cache. Raise NoTokens."""
         text = self.text(prompt)
         try:
             if prompt.add_special_tokens:

@@ -1,8 +1,7 @@
-"""What an answer says about tokens: read from a bounded part of it, and silent when unsure.
+"""Token usage of answers, parsed from a bounded part of the body.
 
-`read` finds the last usage object in the end of a stream, `UsageReader` that of an answer in JSON
-wherever it is. `StreamFilter` takes a usage event which only the router asked for out of a stream
-again. A number is reported only where the engine wrote one.
+`read` handles the tail of a stream, `UsageReader` JSON answers. `StreamFilter` removes a usage
+event that only the router requested. Only engine-reported numbers are returned.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 TAIL_BYTES = 8192
-TAIL_PIECES = 6  # the last event, [DONE], and what may come split around them
+TAIL_PIECES = 6  # the last event, [DONE], and split pieces
 
-# Inside JSON text a quote is escaped, so `"usage"` can only be a key: never generated words.
+# Quotes inside JSON strings are escaped, so `"usage"` can only be a key.
 _MARK = b'"usage"'
-# A usage object holds numbers and objects of numbers, so braces can be told apart without a parser.
+# A usage object holds numbers and nested objects only, so braces can be matched without a parser.
 _OBJECT = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
 _MAX_OBJECT_BYTES = 2048
 _MAX_TOKENS = 10**12
@@ -29,12 +28,12 @@ _FINISH = b'"finish_reason":'
 _TERMINAL = b'"finish_reason":"'
 _FINGERPRINT = b'"system_fingerprint"'
 _DONE = b"data: [DONE]"
-_MAX_EVENT_BYTES = 16_384  # a longer one is no usage event
+_MAX_EVENT_BYTES = 16_384  # longer ones are no usage events
 _MAX_WAITING_BYTES = 65_536
 
 
 class TokenUsage(NamedTuple):
-    """Tokens as the engine counted them; None where it did not say."""
+    """Token counts from the engine; None: not reported."""
 
     prompt: int | None
     completion: int | None
@@ -42,7 +41,7 @@ class TokenUsage(NamedTuple):
 
 
 def _count(usage: dict[str, Any], *names: str) -> int | None:
-    """Under the first of these names which is there, if that is a number of tokens."""
+    """Return the first of these fields that is a token count."""
     for name in names:
         value = usage.get(name)
         if value is not None:
@@ -58,14 +57,14 @@ def _numbers(usage: dict[str, Any]) -> TokenUsage:
         cached = _count(usage, "cached_tokens", "cache_read_input_tokens")
     prompt = _count(usage, "prompt_tokens", "input_tokens")
     if prompt is not None and "prompt_tokens" not in usage:
-        # Anthropic: input_tokens are those which were neither read from a cache nor written there.
+        # Anthropic's input_tokens exclude cache reads and writes.
         prompt += _count(usage, "cache_read_input_tokens") or 0
         prompt += _count(usage, "cache_creation_input_tokens") or 0
     return TokenUsage(prompt, _count(usage, "completion_tokens", "output_tokens"), cached)
 
 
 def read(tail: bytes) -> TokenUsage | None:
-    """The last usage object in the tail of a body, or None."""
+    """Return the last usage object in the tail, or None."""
     at = tail.rfind(_MARK)
     while at >= 0:
         found = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
@@ -73,13 +72,13 @@ def read(tail: bytes) -> TokenUsage | None:
             try:
                 return _numbers(orjson.loads(found[1]))
             except orjson.JSONDecodeError:
-                pass  # an earlier one may be whole
+                pass  # an earlier one may be complete
         at = tail.rfind(_MARK, 0, at)
     return None
 
 
 class UsageReader:
-    """The last usage object of a body which comes in pieces: some APIs write much after it."""
+    """Find the last usage object of a body read in pieces."""
 
     __slots__ = ("last", "size", "usage")
 
@@ -98,7 +97,7 @@ class UsageReader:
 
 
 def _unfinished(data: bytes) -> bytes:
-    """The end of a body so far, which may still become a usage object."""
+    """Return the end of the data that may become a usage object."""
     at = data.rfind(_MARK)
     if at < 0 or len(data) - at >= _MAX_OBJECT_BYTES or _OBJECT.match(data, at + len(_MARK)):
         at = max(len(data) - len(_MARK) + 1, 0)
@@ -106,46 +105,42 @@ def _unfinished(data: bytes) -> bytes:
 
 
 class EngineFingerprint(Protocol):
-    """Of whose events those are. `fingerprint`: its `system_fingerprint` of all answers, "" where
-    it has none, None while not known."""
+    """`fingerprint`: the worker's `system_fingerprint`, "" for none, None while unknown."""
 
     fingerprint: str | None
 
 
 class StreamFilter:
-    """A stream without the usage event which `include_usage` adds, else byte for byte as it is
-    without that option.
+    """Remove the usage event of `include_usage`; the rest stays byte-identical to a stream without
+    it.
 
-    vLLM writes its `system_fingerprint` into the last event: with the option that is the usage
-    event, without it those with a finish_reason. There it is put back. Until the first usage event
-    of a worker has told it, such events wait for that event, which follows at once.
-
-    Only whole events are let through: an event is nothing to a client before its end. Events with
-    neither word are not looked into.
+    vLLM writes `system_fingerprint` into the last event: the usage event, or without the option
+    those with a finish_reason. It is moved back there. Until a worker's fingerprint is known,
+    events with a finish_reason wait for the usage event, which follows at once. Only whole
+    events pass; events with neither key are not parsed.
     """
 
     __slots__ = ("_engine", "_held", "_long", "_off", "_waiting", "aligned", "usage")
 
     def __init__(self, engine: EngineFingerprint) -> None:
         self.usage: TokenUsage | None = None
-        self.aligned = True  # what was read so far are whole chunks
+        self.aligned = True
         self._engine = engine
-        self._held = b""  # the beginning of an event
-        self._long = False  # inside an event which was too long to be held
+        self._held = b""
+        self._long = False  # inside an event over the size limit
         self._off = False
-        self._waiting: list[bytes] = []  # events, for the fingerprint
+        self._waiting: list[bytes] = []  # events waiting for the fingerprint
 
     @property
     def between(self) -> bool:
-        """Has what was let through ended with an event?"""
         return not self._long
 
     def lets(self, wire: bytes, events: int) -> bool:
-        """May these bytes pass as they came, in chunks? They end with a whole one."""
+        """Return True if these bytes, ending at a chunk boundary, may pass unchanged."""
         if not self.aligned or self._held or self._waiting or self._long:
             return False
         if events == 1 and wire.endswith(b"]}\n\n\r\n"):
-            # One event which ends with its choices: looked for from its end, it is found at once.
+            # A single event is tested at its end.
             at = wire.rfind(_FINISH)
             if at > 0 and wire.startswith(b"null", at + len(_FINISH)):
                 return True
@@ -153,7 +148,6 @@ class StreamFilter:
         return whole and (self._off or (_MARK not in wire and _TERMINAL not in wire))
 
     def feed(self, pieces: list[bytes]) -> list[bytes]:
-        """What may pass of these pieces."""
         out: list[bytes] = []
         data = self._held + b"".join(pieces)
         start = 0
@@ -167,7 +161,7 @@ class StreamFilter:
         self._held = data[start:]
         if self._long or len(self._held) > _MAX_EVENT_BYTES:
             out += self.release()
-            out.append(self._held[:-3])  # the rest may be the beginning of its end
+            out.append(self._held[:-3])  # the rest may be the start of its end
             self._held, self._long = self._held[-3:], True
         return [piece for piece in out if piece]
 
@@ -204,7 +198,7 @@ class StreamFilter:
         if type(data) is not dict or type(data.get("usage")) is not dict:
             return False
         if data.get("choices") != []:
-            self._off = True  # it reports unasked (--enable-force-include-usage)
+            self._off = True  # the worker always reports usage (--enable-force-include-usage)
             return False
         self.usage = _numbers(data["usage"])
         fingerprint = data.get("system_fingerprint")
@@ -212,7 +206,7 @@ class StreamFilter:
         return True
 
     def release(self) -> list[bytes]:
-        """The events which wait, stamped if that can be done now."""
+        """Return the waiting events, with fingerprint if known."""
         events, self._waiting = self._waiting, []
         fingerprint = self._engine.fingerprint
         if not fingerprint:
@@ -220,7 +214,7 @@ class StreamFilter:
         return [_stamped(one, fingerprint) if self._is_terminal(one) else one for one in events]
 
     def end(self) -> list[bytes]:
-        """All that is still held, at the stream's regular end."""
+        """Return everything held, at the regular end of the stream."""
         rest, self._held = self._held, b""
         return [*self.release(), rest] if rest else self.release()
 
@@ -231,8 +225,10 @@ def _stamped(event: bytes, fingerprint: str) -> bytes:
 
 
 class AnswerTokens:
-    """What an answer says about its tokens, as it comes. `events`: of a stream, those which came.
-    `filter`: the router has asked for the usage."""
+    """Token usage of an answer in progress.
+
+    `events`: events of a stream so far. `filter`: set if the router requested the usage.
+    """
 
     __slots__ = ("_reader", "_tail", "events", "filter", "streams")
 
@@ -246,7 +242,7 @@ class AnswerTokens:
             self._reader = UsageReader()
 
     def feed(self, pieces: list[bytes]) -> int:
-        """How many events ended in these pieces."""
+        """Return how many events ended in these pieces."""
         if not self.streams:
             for piece in pieces:
                 self._reader.feed(piece)
@@ -261,17 +257,14 @@ class AnswerTokens:
 
     @property
     def tail(self) -> bytes:
-        """What came last."""
         return b"".join(self._tail) if self.streams else self._reader.last
 
     @property
     def size(self) -> int:
-        """Bytes of an answer which is no stream."""
         return 0 if self.streams else self._reader.size
 
     @property
     def final(self) -> bool:
-        """The usage of the whole answer is here, whatever may still follow."""
         return self.filter is not None and self.filter.usage is not None
 
     def usage(self) -> TokenUsage | None:
@@ -282,19 +275,17 @@ class AnswerTokens:
         return read(self.tail[-TAIL_BYTES:])
 
 
-NO_ANSWER = AnswerTokens(False, None)  # of a request whose worker has not begun to answer
+NO_ANSWER = AnswerTokens(False, None)
 
 
-START = 4.0  # English text on the usual tokenizers
-LEAST, MOST = 1.0, 16.0  # Chinese as bytes; whitespace of code
-LEAST_BYTES = 256  # in shorter prompts the template's own tokens count for too much
-WEIGHT = 0.02  # of a new report, once there were many
+START = 4.0  # English text with common tokenizers
+LEAST, MOST = 1.0, 16.0  # Chinese as bytes; whitespace in code
+LEAST_BYTES = 256  # template tokens distort shorter prompts
+WEIGHT = 0.02  # EWMA weight after the first samples
 MODELS = 256
 
 
 class Ratios:
-    """Bytes per token, by the model's name."""
-
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, int]] = {}
         self._all: tuple[float, int] = (START, 0)
@@ -304,8 +295,7 @@ class Ratios:
         return self._all[0] if found is None else found[0]
 
     def learn(self, model: str, size: int, tokens: int) -> None:
-        """A prompt of `size` bytes had so many tokens. `model` is one which is served: what a
-        caller may call it is not."""
+        """Learn from a prompt of `size` bytes and `tokens`; `model` is a served name."""
         if size < LEAST_BYTES or tokens <= 0:
             return
         ratio = min(max(size / tokens, LEAST), MOST)

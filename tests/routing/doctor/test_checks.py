@@ -22,7 +22,7 @@ from routing.doctor.facts import (
 )
 from routing.doctor.findings import CheckState, Severity
 from routing.doctor.inspection import CHAT, PLAIN
-from routing.engine.kvaware.placement import FALLBACKS
+from routing.engine.kvaware.request_state import FALLBACKS
 from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
 
 

@@ -248,7 +248,8 @@ def test_a_named_file_which_was_not_there_is_waited_for(tmp_path: Path) -> None:
 
 def test_what_waits_for_a_restart_stays_in_force() -> None:
     from routing.engine.observe.logs import Log
-    from routing.engine.router import NEED_RESTART, Router
+    from routing.engine.router import Router
+    from routing.engine.router_state import NEED_RESTART
 
     before = parse({"listen": "127.0.0.1:1"}, Path())
     router = Router(before, Log("error"))

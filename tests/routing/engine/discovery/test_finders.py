@@ -136,7 +136,7 @@ def test_the_configured_worker_holds() -> None:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses short enough to wait for."""
     monkeypatch.setattr(kubernetes, "FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr(kubernetes, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr("routing.engine.discovery.kubernetes.LONGEST_PAUSE_S", 0.05)
 
 
 def pod(worker: FakeWorker, name: str, **conditions: bool) -> dict[str, Any]:

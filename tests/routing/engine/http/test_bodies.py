@@ -108,7 +108,7 @@ async def test_too_many_values_are_refused_before_they_are_made(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
-        monkeypatch.setattr(bodies, "parse", None)
+        monkeypatch.setattr("routing.engine.http.bodies.parse", None)
         answer = await ask(server, post(padded(said("x") | COMPLEX[name], 300_000)))
         assert (answer.status, answer.code) == (400, "body_too_complex")
         assert "4000" in answer.json["error"]["message"]
@@ -291,7 +291,7 @@ async def test_limits_are_asked_before_a_body_is_read(
     settings = {"admission": {"requests_per_minute": 1}}
     async with FakeWorker() as worker, router(worker, **settings) as server:
         assert (await ask(server, post(chat("x")))).status == 200
-        monkeypatch.setattr(bodies, "parse", None)
+        monkeypatch.setattr("routing.engine.http.bodies.parse", None)
         answer = await ask(server, post(chat("x" * size)))
         assert (answer.status, answer.code) == (429, "rate_limit_exceeded")
         assert int(answer.headers["retry-after"]) > 0
@@ -306,7 +306,7 @@ async def test_a_full_queue_is_seen_before_a_body_is_read(
         async with await Client.to(server.listen) as client:
             await client.send(post(chat("x")))
             await until(lambda: server.router.admission.in_flight == 1)
-            monkeypatch.setattr(bodies, "parse", None)
+            monkeypatch.setattr("routing.engine.http.bodies.parse", None)
             answer = await ask(server, post(chat("x")))
             assert (answer.status, answer.code) == (429, "queue_full")
 

@@ -371,7 +371,7 @@ async def test_another_endpoint_replaces_the_first() -> None:
 async def test_nobody_at_the_endpoint_is_said_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subscriber, "CONNECT_PATIENCE_S", 0.05)
+    monkeypatch.setattr("routing.engine.kv.subscriber.CONNECT_PATIENCE_S", 0.05)
     target = Worker().target(events=(f"tcp://127.0.0.1:{free_port()}",))
     async with following(target) as found:
         await until(lambda: found.said, "said")

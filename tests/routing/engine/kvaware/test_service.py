@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from routing.engine.kv.match import Blocks
 from routing.engine.kvaware.prediction_accuracy import Meter
-from routing.engine.policies.kvaware import Blocks
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, becomes, metric, post, router, until
 from tests.routing.engine.kv.builders import engine_hash, stored

@@ -149,9 +149,8 @@ async def test_requests_become_records(tmp_path: Path) -> None:
 async def test_a_disk_which_hangs_costs_records_and_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from routing.engine.observe import journal as module
 
-    monkeypatch.setattr(module, "QUEUED", 3)
+    monkeypatch.setattr("routing.engine.observe.journal.QUEUED", 3)
     path = tmp_path / "d.jsonl"
     os.mkfifo(path)  # opening it waits for a reader who does not come
     async with FakeWorker() as worker:

@@ -294,9 +294,8 @@ async def test_a_reload_keeps_what_has_not_changed(tmp_path: Path) -> None:
 async def test_spans_without_room_are_dropped_and_requests_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from routing.engine.observe import spans
 
-    monkeypatch.setattr(spans, "QUEUED", 2)
+    monkeypatch.setattr("routing.engine.observe.spans.QUEUED", 2)
     async with FakeWorker() as worker, receiver() as collector:
         async with router(worker, tracing={"endpoint": collector.url, "sample": 1}) as server:
             for number in range(20):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from routing.engine.kv.expected_blocks import GRACE_S, Pending
+from routing.engine.kv.match import Blocks
 from routing.engine.kv.prices import L1_SHARE, L2_SHARE, LoadPrices
 from routing.engine.kvaware.prediction_accuracy import Meter
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick, RequestFacts
-from routing.engine.policies.kvaware import Blocks, KvAware
+from routing.engine.policies.kvaware import KvAware
 from tests.routing.engine.fleet.test_load import table
 from tests.routing.engine.kv.builders import BLOCK, SECRET, removed, stored
 from tests.routing.engine.kv.builders import Fleet as Events

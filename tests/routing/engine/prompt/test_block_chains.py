@@ -7,7 +7,6 @@ import random
 import pytest
 import xxhash
 
-from routing.engine.prompt import block_chains
 from routing.engine.prompt.block_chains import GROUP, Chains
 
 BLOCK = 16
@@ -53,7 +52,7 @@ def test_a_caller_may_change_what_it_got(data: bytes) -> None:
 def test_memory_is_bounded_and_keeps_what_is_used(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_chains, "KEPT", 8)
+    monkeypatch.setattr("routing.engine.prompt.block_chains.KEPT", 8)
     hashed = 0
 
     class Counting(Chains):

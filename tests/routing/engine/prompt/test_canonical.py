@@ -244,7 +244,7 @@ def test_a_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         hashed.append(len(text))
         return real(text)
 
-    monkeypatch.setattr(canonical, "_hashed", counted)
+    monkeypatch.setattr("routing.engine.prompt.canonical._hashed", counted)
     written: list[int] = []
     stable = canonical._stable
 
@@ -252,7 +252,7 @@ def test_a_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         written.append(len(stable(value)))
         return stable(value)
 
-    monkeypatch.setattr(canonical, "_stable", measured)
+    monkeypatch.setattr("routing.engine.prompt.canonical._stable", measured)
     data({"messages": [turn("user", [image("data:," + "A" * 2_000_000)])]})
     assert hashed == [2_000_006]
     assert max(written) < 200, "and never written out"

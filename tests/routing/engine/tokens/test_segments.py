@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.engine.kv import chain
-from routing.engine.tokens import splitter
 from routing.engine.tokens.segments import SegmentCache, TokenSequence
 from routing.engine.tokens.splitter import Splitter
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
@@ -18,8 +17,8 @@ ROOM = 64 * 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitter, "SMALL", 3)
-    monkeypatch.setattr(splitter, "LARGE", 8)
+    monkeypatch.setattr("routing.engine.tokens.splitter.SMALL", 3)
+    monkeypatch.setattr("routing.engine.tokens.splitter.LARGE", 8)
 
 
 class Reader:
@@ -88,7 +87,7 @@ def test_a_second_turn_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) 
         hashed.append(len(data) // 4)
         return real(parent, data, block_tokens)
 
-    monkeypatch.setattr(chain, "extend", spy)
+    monkeypatch.setattr("routing.engine.kv.chain.extend", spy)
     first = reader.read(TURN)
     first.chain(7, 4)
     reader.read(TURN).chain(7, 4)

@@ -31,8 +31,8 @@ def splitter(name: str) -> Splitter:
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that short texts are cut in all the ways long ones are."""
-    monkeypatch.setattr(tokens_splitter, "SMALL", 3)
-    monkeypatch.setattr(tokens_splitter, "LARGE", 8)
+    monkeypatch.setattr("routing.engine.tokens.splitter.SMALL", 3)
+    monkeypatch.setattr("routing.engine.tokens.splitter.LARGE", 8)
 
 
 CONTENTS = [

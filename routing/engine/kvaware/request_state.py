@@ -1,0 +1,50 @@
+"""kvaware state of one request, and the reasons for placing it without its blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from routing.engine.tokens import outcomes
+
+if TYPE_CHECKING:
+    from routing.engine.fleet.workers import Worker
+    from routing.engine.kv.expected_blocks import Guess
+    from routing.engine.kv.progress import Prompt
+    from routing.engine.kvaware.ranks import Seat
+    from routing.engine.policies.base import Pick
+    from routing.engine.tokens.service import TokenTicket
+
+# Reasons of placement without blocks, besides tokens.outcomes.
+NO_EVENTS = "no_events"  # no worker publishes events
+STARTING = "starting"  # the tokenizer is loading
+STREAMED = "streamed"  # the body is too large to hold, or not JSON
+# In /explain only: tokens are being computed, a repeated query will have them.
+ASK_AGAIN = "ask_again"
+FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
+
+
+class EventFollower(Protocol):
+    def changed(self, worker: Worker, what: str) -> None:
+        """Handle a state change: "up", "lost" (process gone), "restarted", "reset" (cache reset by
+        the router).
+        """
+
+    def partial(self, worker_id: str) -> bool:
+        """Return True if history is missing, so that the worker may hold more than the index."""
+
+    def rebuild(self, worker_id: str) -> None: ...
+
+
+class Placement:
+    """kvaware state of one request."""
+
+    __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
+
+    def __init__(self) -> None:
+        self.ticket: TokenTicket | None = None
+        self.guess: Guess | None = None
+        self.seat: Seat | None = None  # its rank, where a worker has several
+        self.prompt: Prompt | None = None  # tracked during prefill
+        self.pick: Pick | None = None
+        self.alone = False  # the worker was idle
+        self.salt = ""

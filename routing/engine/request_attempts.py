@@ -1,0 +1,302 @@
+"""Send one request to workers: attempts, retries, cancellation and its end.
+
+A request is retried only while its body is held and no answer byte was sent. Every end is counted
+once. The class that handles the answer is in exchange.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from routing.engine.errors import Refusal
+from routing.engine.fleet.load import Charge
+from routing.engine.http import heads
+from routing.engine.prompt.engine_request import opened
+from routing.engine.tokens import usage
+
+if TYPE_CHECKING:
+    from routing.engine.access.callers import Ticket
+    from routing.engine.fleet.worker_connection import WorkerConnection
+    from routing.engine.fleet.workers import Worker
+    from routing.engine.http.http1 import RequestHead, ResponseHead
+    from routing.engine.kvaware.request_state import Placement
+    from routing.engine.observe.decisions import Decision
+    from routing.engine.observe.metrics import ModelMetrics
+    from routing.engine.observe.tracing import Trace
+    from routing.engine.policies.base import RequestFacts
+    from routing.engine.prompt.engine_request import EngineRequest
+    from routing.engine.protocols import ClientSide, Dispatcher
+
+
+class RequestAttempts:
+    __slots__ = (
+        "_charge",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_engine_deaths",
+        "_events",
+        "_judged",
+        "_last_bytes",
+        "_pending",
+        "_router",
+        "_stale_tried",
+        "_started",
+        "_unframed",
+        "_worker",
+        "answer",
+        "answered",
+        "ask",
+        "body",
+        "deadline",
+        "decision",
+        "facts",
+        "head",
+        "head_only",
+        "keep_alive",
+        "model",
+        "pinned",
+        "placing",
+        "reading",
+        "sent_at",
+        "ticket",
+        "trace",
+        "tried",
+        "uploading",
+    )
+
+    def __init__(
+        self,
+        router: Dispatcher,
+        client: ClientSide,
+        head: RequestHead,
+        body: bytes | None,
+        facts: RequestFacts,
+        model: ModelMetrics,
+        decision: Decision,
+        ask: EngineRequest,
+        started: float,
+    ) -> None:
+        self._router = router
+        self._client = client
+        self.head = head
+        self.head_only = head.method == b"HEAD"
+        self.body = body  # None: streamed, cannot be retried
+        self.uploading = body is None
+        self.facts = facts
+        self.model = model
+        self.decision = decision
+        self.ask = ask
+        self.keep_alive = head.keep_alive
+        self.pinned = False
+        self.ticket: Ticket | None = None  # its admission slot
+        self.trace: Trace | None = None
+        self.placing: Placement | None = None
+        self.reading: asyncio.Task[None] | None = None
+        self.answered = False
+        self.tried: list[Worker] = []
+        self.deadline = 0.0
+        self._started = started
+        self._worker: Worker | None = None
+        self._connection: WorkerConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._stale_tried = False
+        self._charge: Charge | None = None
+        self._pending: bytes | None = None  # withheld response head
+        self._events = False
+        self._engine_deaths = 0
+        self._judged: list[bytes] = []  # body of a 500, held until complete
+        self.sent_at = 0.0
+        self._unframed = False  # the answer ends with the connection
+        self._last_bytes = 0.0
+        self.answer = usage.NO_ANSWER
+
+    def go(self, waited_s: float) -> None:
+        self._router.take_turn(self, waited_s)
+
+    def send_to(self, worker: Worker, uncached_tokens: int) -> None:
+        """Send to this worker; its load includes the request from now on."""
+        self._worker = worker
+        self.tried.append(worker)
+        self.decision.attempts += 1
+        self._charge = Charge(worker, uncached_tokens)
+        if self.placing is not None and self._router.kv is not None:
+            self._router.kv.charged(self, self._charge)
+        if self.trace is not None:
+            self.head.fields = self.trace.attempt(worker.id)
+        self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
+        # A kept connection may prove closed, and a streamed body cannot be sent twice.
+        connection = worker.pool.take() if self.body is not None else None
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._connect(worker)
+
+    def _connect(self, worker: Worker) -> None:
+        self._connecting = worker.pool.connect(self._send_on, self._connect_failed)
+
+    def _send_on(self, connection: WorkerConnection) -> None:
+        self._connecting = None
+        self._connection = connection
+        self.sent_at = perf_counter()
+        worker = self._worker
+        assert worker is not None
+        body = self.body
+        lines = worker.host_line
+        if self.placing is not None and self.placing.seat is not None:
+            lines += self.placing.seat.line
+        head = heads.to_worker(self.head, lines, body, self._router.keys.open)
+        connection.send(self, head, body or b"")
+        if body is None:
+            self._client.upload_ready()
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    def opened(self, pieces: Sequence[bytes | bytearray]) -> Sequence[bytes | bytearray]:
+        """Return the first pieces of a streamed body with the router's fields inserted. Raise
+        Refusal.
+        """
+        opening = self.ask.opening
+        whole = b"".join(pieces) if opening else b""
+        if not whole.strip():
+            return pieces
+        self.ask.opening = b""
+        try:
+            return [opened(whole, opening)]
+        except ValueError:
+            raise Refusal("cache_isolation", "The body must be a JSON object.") from None
+
+    def send_body(self, data: bytes) -> None:
+        """Send the next part of a streamed body, already framed."""
+        if self._connection is not None:
+            self._connection.send_more(data)
+
+    def upload_paused(self, paused: bool) -> None:
+        if self.uploading:
+            self._client.pause_upload(paused)
+
+    def _connect_failed(self, message: str, refused: bool) -> None:
+        self._connecting = None
+        self._attempt_failed("upstream_connect", message, refused)
+
+    def _attempt_failed(self, code: str, message: str, refused: bool) -> None:
+        if self._may_retry(code):
+            self._again(code, message, refused)
+            return
+        assert self._worker is not None
+        self._router.worker_failed(self._worker, message, refused)
+        self.refuse(Refusal(code, f"The worker could not answer: {message}."))
+
+    def _may_retry(self, reason: str) -> bool:
+        # A streamed body is still held until a connection is open.
+        return (
+            (self.body is not None or reason == "upstream_connect")
+            and not self.pinned
+            and len(self.tried) < self._router.config.retry_attempts
+            and self._router.retry_allowed(self, free=reason == "upstream_connect")
+        )
+
+    def _again(self, reason: str, message: str, refused: bool) -> None:
+        worker = self._worker
+        assert worker is not None
+        self._discharge()
+        if self.trace is not None:
+            self.trace.failed(reason)
+        if reason != "engine_died":
+            self._router.worker_failed(worker, message, refused)
+        self._router.metrics.retry(reason)
+        self._reset_answer()
+        self._router.send_again(self)
+
+    def _reset_answer(self) -> None:
+        self._connection = None
+        self._pending = None
+        self._unframed = False
+        self._judged.clear()
+        self.answer = usage.NO_ANSWER
+        self.decision.status = None
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error; only before the first answer byte."""
+        self.decision.status = refusal.kind.status
+        self._finish(refusal.kind.reason)
+        self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
+
+    def upload_failed(self, refusal: Refusal) -> None:
+        """Handle a streamed body that cannot be read or forwarded."""
+        self._drop_attempt()
+        if refusal.kind.reason == "upstream_timeout":
+            self._router.worker_failed(self._worker, refusal.message, refused=False)
+        if self.answered:
+            self._finish(refusal.kind.reason)
+            self._client.break_off(True)
+        else:
+            self.refuse(refusal)
+
+    def client_gone(self) -> None:
+        if self._drop_attempt():
+            self.decision.status = 499
+        self._finish("client_cancelled")
+
+    def stalled(self) -> None:
+        self._drop_attempt()
+        self._finish("stalled_client")
+        self._client.break_off(True)
+
+    def _drop_attempt(self) -> bool:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+        return not self.answered
+
+    def client_paused(self, paused: bool) -> None:
+        self._last_bytes = perf_counter()  # the worker was paused
+        if self._connection is not None:
+            self._connection.pause(paused)
+
+    def _discharge(self) -> None:
+        charge = self._charge
+        if charge is not None:
+            self._charge = None
+            charge.end()
+
+    def _finish(self, error: str) -> None:
+        self._connection = None
+        if self.reading is not None:
+            self.reading.cancel()
+            self.reading = None
+        self._discharge()
+        decision = self.decision
+        decision.duration_s = perf_counter() - self._started
+        decision.error = error
+        if self._worker is not None and decision.failed:
+            self._worker.failed_requests += 1
+        self._router.finished(self)
+
+    def answer_end(self) -> bytes:
+        return self.answer.tail
+
+    def cache_state(self) -> str:
+        """Return the cache label for metrics: reported by the engine, else predicted."""
+        decision = self.decision
+        cached = decision.cached_tokens
+        cached = decision.predicted if cached is None else cached
+        if not cached:
+            return "none"
+        # The last block is always computed: nearly all cached counts as all.
+        return "full" if cached >= 0.9 * decision.prompt_tokens else "partial"
+
+    if TYPE_CHECKING:
+        # The answer: see Exchange.
+        def answer_head(self, head: ResponseHead) -> bool: ...
+        def answer_body(self, data: bytes, pieces: list[bytes]) -> None: ...
+        def answer_done(self) -> None: ...
+        def answer_lost(self, code: str, message: str) -> None: ...

@@ -1,0 +1,195 @@
+"""Router state: active configuration, workers, policy, keys and metrics.
+
+A new configuration is applied atomically between requests; in-flight requests keep theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from routing.engine import policies
+from routing.engine.access.admission import RequestAdmission
+from routing.engine.access.keys import KeyRing
+from routing.engine.access.paths import Paths
+from routing.engine.config import Config, SessionKey
+from routing.engine.fleet.roster import Roster
+from routing.engine.fleet.workers import Table, Worker
+from routing.engine.http.bodies import Budget
+from routing.engine.http.http1 import RequestHead
+from routing.engine.kvaware.placement import KvRouting
+from routing.engine.observe.decisions import Ring
+from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics, StrategyMetrics
+from routing.engine.policies.base import RoutingPolicy
+from routing.engine.policies.kvaware import KvAware
+from routing.engine.prompt.identity import Identifier
+from routing.engine.recorder import Recorder
+from routing.engine.token_ledger import Meter
+from routing.engine.tokens.usage import Ratios
+
+if TYPE_CHECKING:
+    from routing.engine.protocols import ClientSide
+
+# Burst of the retry budget (router.RETRY_SHARE).
+RETRY_BURST = 100.0
+# Fields that take effect only after a restart.
+NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
+
+
+class RouterState:
+    def __init__(self, config: Config, log: Log) -> None:
+        self.log = log
+        self.config = config
+        self.closing = False  # stopping: answers close their connections
+        self.draining = False  # not ready, but still serving
+        self.clients: set[ClientSide] = set()
+        self.metrics = Metrics(config.namespace, config.endpoint)
+        self.table = Table(self._worker_changed)
+        self.roster = Roster(self)
+        self.ring = Ring(config.decisions_keep)
+        self.keys = KeyRing(config.keys)
+        self.budget = Budget(config.limits.buffer_bytes)
+        self._reading = asyncio.Lock()  # one large body at a time
+        self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
+        self.config_error = ""
+        self.config_ignored: list[str] = []  # changed fields that need a restart
+        self.config_time = 0.0
+        self.ratios = Ratios()
+        self._own_secret = secrets.token_bytes(32)
+        self._boot = secrets.token_hex(4)
+        self._count = 0
+        self._decided = 0
+        self._picks = 0
+        self._retry_budget = RETRY_BURST
+        self._strategy: StrategyMetrics
+        self.policy: RoutingPolicy
+        self.recorder = Recorder(log, self.metrics, self._boot)
+        self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
+        self.kv: KvRouting | None = None  # set while the strategy is kvaware
+        self._take_over(config)
+        self.metrics.registry.before_render.append(self._refresh_gauges)
+
+    def reconfigure(self, config: Config) -> None:
+        before = self.config
+        fixed = {name: getattr(before, name) for name in NEED_RESTART}
+        ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
+        if ignored:
+            self.log.event("warning", "config_needs_restart", fields=ignored)
+            config = dataclasses.replace(config, **fixed)
+        self.config_ignored = ignored
+        kept = before.strategy == config.strategy
+        for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key"):
+            kept = kept and getattr(before, name) == getattr(config, name)
+        self._take_over(config, keep_policy=kept)
+
+    def _take_over(self, config: Config, keep_policy: bool = False) -> None:
+        self.roster.renew_tls(config)  # first: this and the next line can fail
+        self.recorder.prepare(config)
+        self.config = config
+        self.keys = KeyRing(config.keys)
+        self._paths = Paths(config.open_paths)
+        if config.decisions_keep != self.ring.keep:
+            self.ring = self.ring.resized(config.decisions_keep)
+        if not keep_policy:
+            self.policy = policies.build(config, config.hash_key or self._own_secret)
+            self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
+            self._tell_models()
+            self.table.by_turn = self.policy.by_turn
+            self._strategy = self.metrics.strategy(self.policy.name)
+        session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
+        self._session_key = session_key
+        self.identifier = Identifier(
+            config.hash_key,
+            config.prefix_block_bytes,
+            session_key,
+            config.hash_key or self._own_secret,
+            self.ratios,
+            config.limits,
+        )
+        self.budget.limit = config.limits.buffer_bytes
+        self.recorder.configure(config, self.identifier)
+        self.meter.configure(config, self.identifier)
+        self.metrics.know_model(config.model)
+        self.roster.take_over(config)
+        limited = config.admission
+        capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
+        self._capped = capped
+        self.admission.configure(limited, self.keys, config.keys, capped)
+        self.config_error = ""
+        self.config_time = time.time()
+        self.metrics.reload_time.value = self.config_time
+
+    def _has_room(self) -> bool:
+        """Return True if a worker has a free slot, or if none is up."""
+        eligible = self.table.eligible
+        if not self._capped or not eligible:
+            return True
+        return any(worker.in_flight < worker.max_in_flight for worker in eligible)
+
+    def tell_kv(self, worker: Worker, what: str) -> None:
+        """Notify the KV event follower of a worker's state change."""
+        if self.kv is not None and self.kv.follower is not None:
+            self.kv.follower.changed(worker, what)
+
+    def _worker_changed(self, worker: Worker, what: str) -> None:
+        level = "info" if what in ("up", "trial", "back") else "warning"
+        self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
+        if what in ("lost", "engine_died"):
+            self.policy.forget(worker)
+            worker.fingerprint = None
+        elif what == "up":
+            self.roster.set_capacity(worker)  # `forget` dropped the capacity
+        self.tell_kv(worker, "reset" if what == "engine_died" else what)
+        if self.admission.depth:
+            self.admission.pump()
+
+    def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
+        assert worker is not None
+        self.table.failed(worker, error, refused)
+
+    def engine_died(self, worker: Worker) -> None:
+        self.table.engine_died(worker, "its engine died")
+
+    def learn_models(self) -> None:
+        """Update model labels and /v1/models from the workers."""
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                self.metrics.know_model(str(model.get("id", "")))
+                self.meter.learn_context(model.get("max_model_len"))
+        self._tell_models()
+
+    def _tell_models(self) -> None:
+        if self.kv is not None:
+            models = (model for worker in self.table.workers.values() for model in worker.models)
+            bases = {str(model.get("id")) for model in models if not model.get("parent")}
+            self.kv.bases = frozenset(bases)
+
+    def _refresh_gauges(self) -> None:
+        sizes = self.policy.sizes()
+        metrics = self.metrics
+        metrics.queue_depth.value = self.admission.depth
+        metrics.queue_limit.value = self.admission.limit
+        metrics.request_buffer.value = self.budget.used
+        for worker in self.table.workers.values():
+            metrics.in_flight.child(worker.id).value = worker.in_flight
+            metrics.worker_up.child(worker.id).value = int(worker.up)
+            metrics.circuit.child(worker.id).value = worker.circuit.state
+            metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
+            metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
+
+    def name_request(self, head: RequestHead) -> None:
+        self._count += 1
+        if not head.request_id:
+            head.request_id = b"%b-%x" % (self._boot.encode(), self._count)
+
+    def _was_reset(self, worker_id: str, answer: bytes) -> None:
+        """Treat a successful reset as a cache loss now; the worker's event comes with its next
+        step. vLLM answers 200 with false while requests hold blocks.
+        """
+        worker = self.table.workers.get(worker_id)
+        if worker is not None and b"false" not in answer:
+            self.tell_kv(worker, "reset")
