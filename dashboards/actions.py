@@ -1,7 +1,6 @@
-"""Starting a proof or a calibration: check, do, notify.
+"""Start cache proofs and calibrations, and fail abandoned runs.
 
-Promises at most one live run for an endpoint, and that a run whose worker died does not block the
-next one for ever.
+An endpoint has at most one live run of each kind; an abandoned run never blocks the next one.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
-# Longer than the longest stage of a run that still lives (one request's deadline and a wait).
+# Longer than the longest stage of a live run (one request deadline plus one wait).
 ABANDONED_S = 150
 
 
 def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
-    """Queue a run. Refused while one is live, or while the endpoint cannot serve."""
+    """Queue a proof. Raise ConflictError while one is live or the endpoint cannot serve."""
     endpoint = _serving(actor, name)
     give_up_abandoned()
     try:
@@ -49,7 +48,7 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
 
 
 def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibration:
-    """Queue a measurement of what a prompt token costs. It computes a few thousand tokens."""
+    """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
     endpoint = _serving(actor, name)
     give_up_abandoned()
     try:
@@ -83,7 +82,7 @@ def _serving(actor: Any, name: str) -> Endpoint:
 
 
 def give_up_abandoned() -> None:
-    """Runs nobody has touched for long: their worker was killed."""
+    """Fail live runs that were not updated for ABANDONED_S (their background worker was killed)."""
     now = timezone.now()
     end: dict[str, Any] = {
         "state": RunState.FAILED,

@@ -1,6 +1,6 @@
-"""The two things this room keeps: what the cache proof and the calibration measured, and when.
+"""Rows of cache proofs and calibrations.
 
-Promises names and invariants only; `actions` creates a run, `tasks` alone writes what came of it.
+Actions create runs; background tasks write their results.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ LIVE = (RunState.QUEUED, RunState.RUNNING)
 
 
 class ProofRun(models.Model):
-    """`shots` and `verdicts` are proof.Shot and proof.Verdict as JSON; `touched_at` moves while
-    somebody works on it."""
+    """`shots` and `verdicts` hold cache_proof.Shot and Verdict as JSON. `touched_at` is updated
+    while the run makes progress.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -49,7 +50,7 @@ class ProofRun(models.Model):
         ordering = ("-created_at",)
         indexes = (models.Index(fields=("endpoint", "-created_at"), name="proof_latest"),)
         constraints = (
-            # Two at once would warm each other's workers and prove nothing.
+            # Two proofs at once would warm each other's caches.
             models.UniqueConstraint(
                 fields=("endpoint",),
                 condition=models.Q(state__in=("queued", "running")),
@@ -66,9 +67,12 @@ class ProofRun(models.Model):
 
 
 class Calibration(models.Model):
-    """Seconds of a worker for a further prompt token, as measured. `settings_hash` names the
-    workers' settings it was measured with: others may be faster or slower. `measured_as` names what
-    of them a token's time rests on (cost.needs): it holds for other endpoints with the same."""
+    """Measured prefill time: worker seconds per additional prompt token.
+
+    `settings_hash` identifies the worker settings of the measurement. `measured_as` identifies the
+    settings that determine prefill time (costs.formulas.price_terms); the result applies to all
+    endpoints with the same value.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -92,7 +96,7 @@ class Calibration(models.Model):
     class Meta:
         ordering = ("-created_at",)
         constraints = (
-            # Two at once would each be the other's load.
+            # Two calibrations at once would add load to each other.
             models.UniqueConstraint(
                 fields=("endpoint",),
                 condition=models.Q(state__in=("queued", "running")),
@@ -109,5 +113,5 @@ class Calibration(models.Model):
 
     @property
     def milliseconds(self) -> float:
-        """Of a worker, for a further prompt token."""
+        """Return worker milliseconds per additional prompt token."""
         return 1000 * (self.seconds_per_token or 0.0)

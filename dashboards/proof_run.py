@@ -1,7 +1,7 @@
-"""One queued proof from its row to its result.
+"""Run a queued cache proof and store its result.
 
-Promises that a run is made once, whatever is delivered twice (the row is taken by conditional
-UPDATE), and that every end of it is written down.
+A conditional UPDATE claims the row, so a message delivered twice starts one run. Every run ends in
+a stored state.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _end(run_id: str, state: RunState, **fields: Any) -> None:
 
 
 def _write(run_id: str, **fields: Any) -> None:
-    """Only while it runs: a run that was given up meanwhile keeps that end."""
+    """Update the run while it is RUNNING. A run that was failed as abandoned keeps that state."""
     ProofRun.objects.filter(pk=run_id, state=RunState.RUNNING).update(
         touched_at=timezone.now(), **fields
     )

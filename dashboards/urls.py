@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/"."""
+"""URLs mounted by console.urls under "/"."""
 
 from __future__ import annotations
 

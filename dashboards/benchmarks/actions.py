@@ -1,7 +1,7 @@
-"""Starting, aborting and removing benchmarks: check, do, notify.
+"""Start, abort and remove benchmarks: check, do, notify.
 
-Promises at most one live run for an endpoint and `AT_ONCE` for the console, that whoever starts one
-may change every endpoint it loads, and that the trail says who loaded what with how much.
+At most one live run per endpoint and `AT_ONCE` per console. Starting needs change permission on
+every endpoint under load. The audit trail records who loaded which endpoint with which job.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ CACHES = {
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRequest:
-    """What a person or a program asks for. `trace`: the text of an uploaded file, "" for the
-    built-in sample. `second`: an endpoint that gets the same work afterwards."""
+    """Parameters of a start. `trace`: text of an uploaded file, "" for the built-in sample.
+    `second`: endpoint that gets the same load afterwards.
+    """
 
     given: Mapping[str, Any]
     title: str = ""
@@ -57,7 +58,7 @@ class BenchmarkRequest:
     trace: str = ""
 
     def job(self) -> Job:
-        """Raises `Refused`."""
+        """Return the validated job. Raises `Refused`."""
         rows: tuple[TraceRow, ...] = ()
         if self.given.get("workload") == TRACE:
             rows = traces.parse(self.trace) if self.trace else traces.sample()
@@ -75,8 +76,9 @@ class BenchmarkRequest:
 def start(
     actor: Any, name: str, wish: BenchmarkRequest, *, request_id: str = ""
 ) -> list[Benchmark]:
-    """Queue a run, and one of the second endpoint behind it. Refused while one is live, or while
-    an endpoint cannot serve."""
+    """Queue a run, and a run of the second endpoint after it. Raise ConflictError while one is live
+    or an endpoint cannot serve.
+    """
     names = [name, wish.second] if wish.second else [name]
     job = wish.job()
     found = [_loadable(actor, one) for one in names]
@@ -148,12 +150,12 @@ def _make(
 
 
 def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
-    """At once: its process is told by whoever can reach it, here if that is this machine."""
+    """End the run at once. A process on another machine is stopped by that machine's sweep."""
     require(actor, "operator", of=run.endpoint)
     with transaction.atomic():
         asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=_LIVE)
         if not asked.update(abort_at=timezone.now(), stage="Ending"):
-            return  # it has ended, or somebody was sooner
+            return  # already ended or aborted
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
         tasks.sweep.nudge()
@@ -161,7 +163,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         return
     try:
         keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
-    except ProvisionError as error:  # the sweep asks again
+    except ProvisionError as error:  # the sweep retries
         log.warning("benchmark %s: %s", run.pk, error.message)
 
 
@@ -180,7 +182,7 @@ def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
 
 
 def _forget_old(endpoint: Endpoint) -> None:
-    """The latest KEPT of an endpoint stay."""
+    """Delete all but the latest KEPT runs of the endpoint."""
     old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
     found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
     if found:

@@ -1,4 +1,4 @@
-"""Benchmarks as pages and the API show them. Reads rows, writes nothing."""
+"""Documents of benchmarks for pages and the API. Reads only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ERRORS = {
 
 
 def brief(row: Benchmark) -> dict[str, Any]:
-    """A row of a list."""
+    """Return the data of a list row."""
     result = row.result
     return {
         "run": row,
@@ -48,7 +48,7 @@ def brief(row: Benchmark) -> dict[str, Any]:
 
 
 def what(row: Benchmark) -> str:
-    """The job in a few words."""
+    """Describe the job in a few words."""
     job = row.job
     speed = f"{job['concurrency']} users"
     if job["mode"] == RATE:
@@ -57,7 +57,7 @@ def what(row: Benchmark) -> str:
 
 
 def whole(row: Benchmark) -> dict[str, Any]:
-    """Everything the page of one run shows."""
+    """Return the data of a run's page."""
     progress = lifecycle.progress_now(row)
     failures = progress.get("errors", {})
     examples = progress.get("examples", {})
@@ -102,7 +102,7 @@ def compared(
 
 
 def caveats(a: Benchmark, b: Benchmark) -> list[str]:
-    """What speaks against comparing the two."""
+    """Return reasons that limit the comparison of two runs."""
     found = []
     other = differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
@@ -126,7 +126,7 @@ def caveats(a: Benchmark, b: Benchmark) -> list[str]:
 
 
 def document(row: Benchmark) -> dict[str, Any]:
-    """The run as the API and the exported file show it."""
+    """Return the run for the API and the exported file."""
     return {
         "id": str(row.pk),
         "endpoint": row.endpoint.name,
@@ -149,7 +149,7 @@ def document(row: Benchmark) -> dict[str, Any]:
 
 
 def _first_tokens(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
-    """Of the whole run once it has ended, of the latest requests until then."""
+    """Return TTFT percentiles of the whole run, or of the latest requests while it runs."""
     found = row.result or progress.get("now", {})
     return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
 
@@ -180,7 +180,7 @@ def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _others(row: Benchmark) -> list[dict[str, Any]]:
-    """The other run of a pair, with where to compare."""
+    """Return the paired run with the comparison's URL."""
     found = [*selectors.followers(row)]
     if row.after is not None:
         found.insert(0, row.after)

@@ -1,7 +1,7 @@
-"""A board's answer to the page that asks: made once for all who look at the same thing.
+"""Cached JSON responses of boards.
 
-Promises that viewers who may see the same get the same figures, drawn once while no new point can
-be expected, and that what only some may see (`happenings`) is never shared.
+Viewers with equal visibility share one rendered board until a new point can be expected.
+Annotations depend on the viewer and are never shared.
 """
 
 from __future__ import annotations
@@ -26,21 +26,20 @@ from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
 
-KEPT_AT_MOST = 64  # boards of different times or viewers, a few hundred KB each
-_DRAWN_AGAIN = 12  # times within a coarse step, whose last point still fills
+KEPT_AT_MOST = 64  # boards of different ranges or viewers, a few hundred KB each
+_DRAWN_AGAIN = 12  # refreshes per coarse step, whose last point is still incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class BoardResponse:
-    """`etag` tells whether anything of the body is new."""
+    """`etag` is a hash of the body."""
 
     body: bytes
     etag: str
 
 
 class BoardCache:
-    """Whatever was made for a key, for as long as it is good; the key's second caller waits for
-    the first. Two processes keep their own."""
+    """Per-process cache with expiry. Concurrent callers of a key wait for the first one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,7 +99,7 @@ def answer(viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scop
 def measured(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> board.BoardResult:
-    """The numbers, for who wants them as they are."""
+    """Return the values without rendering, for the CSV export."""
     prices = _factors(viewer, place, look)
     whose = place.scope(scope, look)
     asker, now = _asker(place), time.time()
@@ -148,11 +147,11 @@ def _asker(place: BoardLocation) -> Asker:
 
 
 def _whom(asker: Asker) -> Any:
-    """Several sources are put together anew for each question; each of them stays."""
+    """Return the cache identity: a Federated is rebuilt for each request, its parts persist."""
     return asker.parts if isinstance(asker, Federated) else asker
 
 
 def _factors(viewer: Somebody, place: BoardLocation, look: BoardQuery) -> board.Factors:
-    """Only for who shows money."""
+    """Load price factors only for panels that use them."""
     priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
     return factors(viewer) if priced else {}

@@ -1,6 +1,6 @@
-"""What the page of a board shows around its charts: tabs, times, and where each link leads.
+"""HTML context of a board page: tabs, time ranges and links.
 
-Promises that every link keeps what was chosen before. Asks nobody for numbers.
+Every link keeps the current selection. Nothing here queries Prometheus.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardQuery
 
 @dataclass(frozen=True, slots=True)
 class BoardLocation:
-    """A board of one endpoint, or of all the viewer may see."""
+    """A board of one endpoint, or of all endpoints visible to the viewer."""
 
     board: Board
     endpoint: str = ""
@@ -32,14 +32,14 @@ class BoardLocation:
         return self.board.panels(one=bool(self.endpoint))
 
     def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
-        """All of them, or the one that fills the screen."""
+        """Return all panels, or the one in full-screen view."""
         return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
 
     def scope(self, scope: Scope, look: BoardQuery) -> Scope:
         return replace(scope, worker=look.worker) if self.endpoint else scope
 
     def url(self, part: str = "") -> str:
-        """Of its page, or of the `part` of it that is asked for by itself: data, csv."""
+        """Return the URL of the page, or of its `part`: data, csv."""
         name = "endpoint" if self.endpoint else "fleet"
         args = [self.endpoint] if self.endpoint else []
         if self.board.key != FIRST:
@@ -49,7 +49,7 @@ class BoardLocation:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A link of the page; `hint` is for who hovers, or listens."""
+    """A link of the page; `hint` is its tooltip."""
 
     label: str
     url: str
@@ -86,7 +86,7 @@ def context(
 
 
 def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
-    """What any page with charts needs, be it a board or not."""
+    """Return the time controls' context for any page with charts."""
     return {
         "look": look,
         "chosen": look.range,
@@ -119,7 +119,7 @@ def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
 
 
 def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
-    """Headings with their panels, and where each panel's own links lead."""
+    """Return headings with their panels and each panel's links."""
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
@@ -133,13 +133,14 @@ def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
         ]
         if panels:
             anchor = slugify(section.title)
-            key = f"{place.board.key}/{anchor}"  # remembered alike for one endpoint and for all
+            # open state shared by the endpoint and fleet boards
+            key = f"{place.board.key}/{anchor}"
             found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})
     return found
 
 
 def _twice(look: BoardQuery) -> BoardQuery:
-    """Twice as long around the same middle; what lies beyond now is cut off when it is read."""
+    """Double the range around its middle; reading the query cuts it off at now."""
     end, length = look.until or 0, look.range.length_s
     half = min(length, LONGEST_S - length) // 2
     return look.during(end - length - half, end + half)
@@ -150,12 +151,12 @@ def _every(seconds: int) -> str:
 
 
 def _field(moment: int) -> str:
-    """As a browser's field for date and time wants it."""
+    """Format for an input of type datetime-local."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class BoardKey(SlugConverter):
-    """A key no board has is no address."""
+    """URL converter that matches only keys of existing boards."""
 
     def to_python(self, value: str) -> str:
         if value not in BOARDS:
@@ -164,5 +165,5 @@ class BoardKey(SlugConverter):
 
 
 def register() -> None:
-    """`<board:board>`; called once, before any address is looked up."""
+    """Register the `<board:board>` converter; called once, before URLs are resolved."""
     register_converter(BoardKey, "board")

@@ -1,6 +1,6 @@
-"""The boards of all endpoints and of one, and the JSON each asks for every few seconds.
+"""Pages, JSON data and CSV of boards for the fleet and for one endpoint.
 
-Promises that a page is there at once, whatever Prometheus does: numbers come by the second request.
+Pages never wait for Prometheus: the browser loads the data with a second request.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _page(
 
 
 def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """With an ETag: a board on which nothing is new is not sent again."""
+    """Return 304 for an unchanged board (ETag)."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.answer(request.user, place, chosen, scope)
     response = HttpResponse(found.body, content_type="application/json")
@@ -86,7 +86,7 @@ def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpRespo
 
 
 def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """Numbers as they are; empty where there is none."""
+    """Return unformatted values; missing ones are empty."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.measured(request.user, place, chosen, scope)
     name = csv_export.filename(found, place.board.key, place.endpoint)

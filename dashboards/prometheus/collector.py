@@ -1,7 +1,7 @@
-"""Base class of metrics read from the database, served at the console's own /metrics.
+"""Base class of metrics read from the database and exported at the console's own /metrics.
 
-Rows are cached for `kept_s` for all scrapers. While the database does not answer, the scrape lacks
-these series only, and the failure is counted.
+Rows are cached for `kept_s` across all scrapers. While the database is unavailable, the scrape
+omits these series and the failure is counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = TypeVar("Row")
 
 
 class MetricsCollector(ABC, Generic[Row]):
-    """`unknown` is the counter of scrapes for which nothing could be read."""
+    """`unknown` counts scrapes without rows because the database could not be read."""
 
     unknown: ClassVar[str]
     kept_s: ClassVar[float] = 30.0
@@ -36,11 +36,11 @@ class MetricsCollector(ABC, Generic[Row]):
 
     @abstractmethod
     def read(self) -> Sequence[Row]:
-        """Asks the database."""
+        """Query the database."""
 
     @abstractmethod
     def tell(self, registry: Registry, row: Row) -> None:
-        """Writes the series of one row."""
+        """Write the series of one row to the registry."""
 
     def __call__(self, registry: Registry) -> None:
         for row in self._now():
@@ -63,7 +63,9 @@ class MetricsCollector(ABC, Generic[Row]):
 
 
 def _done() -> None:
-    """The admin port's thread ends with no request: nobody else closes what it opened."""
+    """Close database connections. The admin port's thread has no request whose end would close
+    them.
+    """
     for one in connections.all(initialized_only=True):
         if not one.in_atomic_block:
             one.close_if_unusable_or_obsolete()

@@ -1,6 +1,6 @@
-"""The proof's hands: the endpoint's router, its workers' /metrics, and a clock.
+"""Live implementation of the proof's tools: the endpoint's router, workers' /metrics and a clock.
 
-Promises a deadline on everything and never an exception for what does not answer.
+Every call has a deadline; a missing response is a value, not an exception.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BYTES = 8 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """`workers` maps a worker's name to its URL."""
+    """`workers` maps worker names to URLs."""
 
     url: str
     key: str = field(repr=False)

@@ -1,9 +1,8 @@
-"""Requests over HTTP/1.1 to one server, and when each part of an answer came. asyncio only.
+"""HTTP/1.1 client on asyncio that records when each part of a response arrives.
 
-Promises that every request ends: with its last byte, with a named error, or at its deadline; that
-a connection which broke is never used again; and that cancelling one closes its connection at
-once, so that a router sees its client go. Written for little work between two events, since that
-work is part of what is measured. Must not know jobs or workloads.
+Every request ends: with its last byte, a named error, or at its deadline. Broken connections are
+never reused. Cancelling a request closes its connection, so the router sees the disconnect.
+Overhead between events is kept low because it is part of the measurement.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CONNECT_S = 5.0
 
 
 class BrokenError(Exception):
-    """The connection ended, or what came is no HTTP; `code` is stable."""
+    """The connection ended or the response is not HTTP; `code` is stable."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -31,8 +30,9 @@ class BrokenError(Exception):
 
 @dataclass(slots=True)
 class Reply:
-    """Times are `time.monotonic`: the clock of uvloop's loop has milliseconds only. `gaps`:
-    seconds between two tokens' events. None: nobody said."""
+    """Times are `time.monotonic`: uvloop's clock has millisecond resolution. `gaps`: seconds
+    between token events. None: not reported.
+    """
 
     status: int = 0
     first_at: float | None = None
@@ -50,7 +50,7 @@ class Reply:
 
 
 class HttpTarget:
-    """One server and the idle connections to it. `url` as in http://host:port/below."""
+    """One server with its idle connections. `url` as in http://host:port/path."""
 
     def __init__(self, url: str, key: str = "") -> None:
         parts = urlsplit(url)
@@ -78,8 +78,9 @@ class HttpTarget:
         return await self._exchange(head.encode("latin-1"))
 
     async def _exchange(self, request: bytes) -> Reply:
-        """Raises BrokenError. An idle connection may have been closed just now by the server: a
-        request of which nothing came back is sent once more, over a new one."""
+        """Send a request. Raises BrokenError. The server may have closed an idle connection: a
+        request without any reply is sent once more, over a new one.
+        """
         while self._idle:
             connection = self._idle.pop()
             if connection.lost:
@@ -125,7 +126,7 @@ class HttpTarget:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time: head, then a body in chunks, of a length, or until the end."""
+    """One request at a time: head, then a body that is chunked, of fixed length, or until close."""
 
     def __init__(self) -> None:
         self.lost = False
@@ -134,13 +135,13 @@ class _Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[Reply] | None = None
         self._loop = asyncio.get_running_loop()
 
-    # ---- asyncio's side
+    # ---- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:  # nobody asked: not a connection to trust
+        if self._waiting is None:  # unsolicited data: do not reuse the connection
             self.abort()
             return
         try:
@@ -159,7 +160,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._fail(BrokenError("broken", "The connection ended before the answer did."))
 
-    # ---- the target's side
+    # ---- called by HttpTarget
 
     async def send(self, request: bytes) -> Reply:
         self._reply = Reply()
@@ -180,7 +181,7 @@ class _Connection(asyncio.Protocol):
         self.lost = True
         self._transport.abort()
 
-    # ---- bytes to an answer
+    # ---- parsing
 
     def _feed(self, data: bytes, now: float) -> None:
         self._buffer += data
@@ -215,7 +216,7 @@ class _Connection(asyncio.Protocol):
             raise BrokenError("protocol", "What came is no HTTP answer.")
         status = int(words[1])
         if 100 <= status < 200:
-            return True  # the real head follows
+            return True  # the final head follows (1xx)
         self._reply.status = status
         headers = {}
         for line in lines:
@@ -258,13 +259,13 @@ class _Connection(asyncio.Protocol):
             self._finish()
             return False
         self._buffer = self._buffer[end + 2 :]
-        self._left, self._state = size + 2, "chunk"  # with the line's end behind it
+        self._left, self._state = size + 2, "chunk"  # includes the chunk's CRLF
         return True
 
     def _part(self, now: float) -> bool:
         whole = len(self._buffer) >= self._left
         if self._state == "chunk" and not whole:
-            return False  # servers send a chunk in one piece; it is small
+            return False  # wait: servers send this small piece at once
         part, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
         self._left -= len(part)
         self._body(part[:-2] if self._state == "chunk" else part, now)
@@ -300,7 +301,7 @@ class _Connection(asyncio.Protocol):
 
 
 def read_event(reply: Reply, data: bytes, now: float) -> None:
-    """One event of a completion's stream into the reply."""
+    """Add one event of a completion stream to the reply."""
     if data == b"[DONE]":
         reply.ended = True
         return
@@ -330,8 +331,9 @@ def read_event(reply: Reply, data: bytes, now: float) -> None:
 
 
 def _piece(event: dict[str, Any]) -> str | None:
-    """The text of a token's event. A chat's first event only names the role and its last one only
-    says why it ended: neither is a token."""
+    """Return the text of a token event. A chat's first event has only the role and its last one
+    only the finish reason: neither is a token.
+    """
     choices = event.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None

@@ -1,6 +1,6 @@
-"""The boards and their panels, as declarations.
+"""Declarations of all boards and their panels.
 
-Promises that a tier has one colour and one dash everywhere. Pure; PromQL is in dashboards.boards.queries.
+A tier has one colour and one dash everywhere. PromQL is in dashboards.boards.queries.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from dashboards.boards.panels.styles import (
 FLEET: tuple[Panel, ...] = (BY_ENDPOINT, TTFT, SOURCES, REUSE, SHARE, REASONS_PANEL, L2)
 ENDPOINT: tuple[Panel, ...] = (OUTCOME, TTFT, SOURCES, BY_CACHE, SHARE, REASONS_PANEL)
 
-# In the order of the tabs above every board; the first is where one arrives.
+# In tab order; the first is the default.
 BOARDS: Mapping[str, Board] = {
     board.key: board
     for board in (overview.BOARD, cache.BOARD, routing.BOARD, workers.BOARD, cost.BOARD)

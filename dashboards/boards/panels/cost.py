@@ -1,6 +1,6 @@
-"""What endpoints cost, and what their caches save, at the rate of each moment. Pure.
+"""Panels of endpoint costs and cache savings at the current rate.
 
-Prices are the console's; sums over a range are on the Costs page.
+Prices come from the console; totals over a range are on the Costs page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _money = partial(of_workers, metric=n.RUNNING, drill="endpoint")
 
 
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
-    """What so many tokens or requests cost at the load of the moment."""
+    """Return the panel of the cost per unit at the current load."""
     return _money(
         id=f"usd-per-{key}",
         title=f"Cost of {what}",

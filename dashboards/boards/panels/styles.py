@@ -1,8 +1,7 @@
-"""What a thing looks like wherever it is drawn: one colour and one dash for each tier, reason,
-outcome. Pure.
+"""Colour, dash and hatch of each tier, reason and outcome.
 
-The colours are Okabe and Ito's, told apart by nearly everybody; the dash and the hatching say it
-again.
+The palette is Okabe and Ito's, safe for colour-blind readers; dash and hatch repeat the
+distinction.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from routing.analysis import choices
 
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
-BROWN = "#8C6D31"  # one more, for a ninth reason
+BROWN = "#8C6D31"  # for a ninth reason
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 TIERS = {
@@ -79,7 +78,7 @@ FINISHES = {
     "error": Style("Error", RED, "dashdot", "x"),
     "repetition": Style("Stopped repeating itself", PURPLE, "longdash", "|"),
 }
-# The worker's own HTTP names classes of codes.
+# Code classes as in the worker's HTTP metrics.
 STATUSES = {
     f"{digit}xx": Style(f"{style.label[:-5]}({digit}xx)", style.colour, style.dash, style.hatch)
     for digit, style in OUTCOMES.items()

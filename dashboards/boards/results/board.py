@@ -1,8 +1,7 @@
-"""One dashboard's answer: queries Prometheus, judges each panel, draws it.
+"""Query, judge and render the panels of a board.
 
-A panel without data has a message with the reason and the fix (verdicts); that nothing happened is
-stated only after the counters of the whole range were read (evidence). Knows neither requests nor
-templates.
+A panel without data has a message with the reason and the fix (verdicts). "Nothing happened" is
+stated only after the counters of the whole range were read (evidence).
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
-_BEFORE = "before_"  # before the name of a query: asked of the period before
-_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # what states that something is not there
+_BEFORE = "before_"  # query name prefix for the previous period
+_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # states that claim an absence
 
 __all__ = [
     "BoardResult",
@@ -54,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PanelResult:
-    """A panel with its numbers. `before`: those of the period before, where it was asked for."""
+    """A panel with its series. `before`: series of the previous period, if requested."""
 
     panel: Panel
     state: State
@@ -65,7 +64,7 @@ class PanelResult:
 
 @dataclass(frozen=True, slots=True)
 class BoardResult:
-    """What a board has to show, before it is drawn, tabled or written. `fault`: of all of it."""
+    """The board's values before rendering. `fault` concerns the whole board."""
 
     now: float
     chosen: Range
@@ -83,7 +82,9 @@ def collect(
     now: float,
     factors: Factors = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The whole page as JSON-ready values. `factors`: by name, then by endpoint (Line.factor)."""
+    """Return the board as JSON-ready values. `factors`: by name, then by endpoint
+    (PanelLine.factor).
+    """
     return document(measure(prometheus, panels, scope, chosen, now, factors))
 
 
@@ -108,7 +109,7 @@ def measure(
     *,
     compare: bool = False,
 ) -> BoardResult:
-    """`compare`: also of the period before, as long as this one."""
+    """`compare`: also query the previous period of equal length."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     every = resolution.interval_s(prometheus, scope, now)
@@ -125,7 +126,7 @@ def measure(
     if away:
         query = queries.last_up(scope, away)
         answers |= prometheus.ask({"targets_last_up": Question(query, at, join="max")})
-    # Without these nothing can be judged; a single slow panel is no reason to blame them all.
+    # Nothing can be judged without these. A single slow panel does not affect the others.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
     facts = _facts(answers, panels)
@@ -150,7 +151,7 @@ def _times(
     *,
     back: int,
 ) -> Times:
-    """`back`: how many periods are looked at, this one and those before it."""
+    """`back`: number of periods, including the current one."""
     times = Times(window.step, window.length_s, every_s)
     lines = [line for panel in panels for line in panel.lines]
     wanted = queries.recording_rules.wanted(
@@ -180,7 +181,7 @@ def _appeared(
     *,
     back: int,
 ) -> frozenset[str] | None:
-    """The names of counters of which a series appeared within the times shown; None: any."""
+    """Return the counters of which a series appeared within the range; None means any."""
     texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
     counters = queries.growth.counters(texts)
     if not counters:
@@ -197,7 +198,7 @@ def _is_none(answer: QueryResult) -> bool:
 
 
 def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
-    """Of several sources some are away: what is shown is true of the others only."""
+    """Return a notice if some of several sources did not answer."""
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
         return None
@@ -213,7 +214,7 @@ def _questions(
     at: int,
     appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
-    """The panels' over the window; what is scraped at this moment, however coarse the window."""
+    """Query panels over the window, and targets at the current moment."""
     asked = {
         line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
         for panel in panels
@@ -248,7 +249,7 @@ def _questions_before(
 
 
 def before(window: Window) -> Window:
-    """The period as long as this one which ends where it begins."""
+    """Return the previous window of equal length."""
     return Window(window.start - window.length_s, window.start, window.step)
 
 
@@ -278,7 +279,7 @@ def _facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> Panel
 
 
 def _scraped_words(facts: PanelFacts, panels: Sequence[Panel]) -> str:
-    """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
+    """Format targets up and known: "workers 2 of 2, no routers"."""
     found = []
     for job, (_, many) in JOBS.items():
         if any(panel.job == job for panel in panels):
@@ -305,7 +306,7 @@ def _shown(
     missing = _unpriced(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
-    if page_message is not None:  # what the facts say is not known either: say only that
+    if page_message is not None:  # the facts are unknown: report only that
         state, message = "prometheus", page_message
     earlier = [
         (line, _priced(line, answers.get(_BEFORE + line.query, QueryResult()), factors).series)
@@ -327,7 +328,7 @@ def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
 
 
 def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:
-    """The values times the line's factor; a series whose endpoint has none is left out."""
+    """Multiply values by the line's factor; omit series of endpoints without one."""
     if not line.factor:
         return answer
     known = factors.get(line.factor, {})

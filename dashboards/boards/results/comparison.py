@@ -1,7 +1,7 @@
-"""A panel beside itself one period earlier: ghosts of its lines, and the difference in its table.
+"""Add the previous period to a panel: ghost lines, and differences in its table.
 
-Promises that a ghost has its line's colour and lies where the line of now does, and that what has
-no number in one of the periods has no difference. Pure.
+A ghost has the colour and position of its line. Without a value in one period there is no
+difference.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dashboards.boards.results.board import PanelResult
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"
-_DRAWN = ("lines", "stacked", "bars")  # a heatmap or a figure has no line to lay another beside
+_DRAWN = ("lines", "stacked", "bars")  # heat maps and big numbers have no lines to compare
 HEADS = ("Mean before", "Change")
 
 
 def compared(document: dict[str, Any], shown: PanelResult, window: Window) -> dict[str, Any]:
-    """The panel's document with the period before in it."""
+    """Return the panel's document with the previous period."""
     figure, table = document["figure"], document["table"]
     if figure is not None and shown.panel.kind in _DRAWN:
         figure = {**figure, "data": [*figure["data"], *_ghosts(shown, window, figure["data"])]}
@@ -35,7 +35,7 @@ def _ghosts(
     for item in shown.before:
         style = clothes.get(item.key, item.style)
         values = item.values
-        if shown.panel.kind == "stacked":  # its upper edge, as an area's is drawn
+        if shown.panel.kind == "stacked":  # draw the upper edge of an area
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
         if any(item.numbers) and (style.label in visible or item.key not in clothes):
@@ -62,7 +62,7 @@ def _ghost(
 
 
 def _with_change(table: dict[str, Any], shown: PanelResult) -> dict[str, Any]:
-    """By the name in a row's first cell: what has no such row now was there before only."""
+    """Match rows by their first cell; rows without a match existed only in the previous period."""
     means = {item.style.label: _mean(item) for item in shown.drawn}
     before = {_label(item, shown): _mean(item) for item in shown.before}
     width = len(table["head"])
@@ -86,7 +86,7 @@ def _mean(item: StyledSeries) -> float | None:
 
 
 def _change(shown: PanelResult, now: float | None, then: float | None) -> str:
-    """Of a share in points of a hundred, of anything else in hundredths of what it was."""
+    """Format shares in percentage points, other values in per cent."""
     if now is None or then is None:
         return "–"
     if shown.panel.unit == "share":

@@ -1,8 +1,7 @@
-"""The boards as Grafana reads them, with the rules beside them.
+"""Export boards as Grafana dashboards, with alert and recording rules.
 
-Promises that nothing is kept twice: every panel, unit, colour and expression is made of the
-declarations in dashboards.boards.panels and dashboards.boards.queries, so that a new board is in the next export.
-Names no endpoint: who looks chooses it in Grafana. Pure; knows neither Django nor HTTP.
+Panels, units, colours and expressions derive from dashboards.boards.panels and
+dashboards.boards.queries. Dashboards name no endpoint; a Grafana variable selects it.
 """
 
 from dashboards.grafana.export.bundle import ExportFile, board, files, zipped

@@ -1,7 +1,6 @@
-"""Rows: where numbers of endpoints are kept, beside the console's own Prometheus.
+"""Metrics sources: Prometheus servers beside the console's own.
 
-Promises invariants and names only, and that a secret is sealed. `actions` writes; `found` alone is
-written by examining.
+Secrets are sealed. `actions` writes the rows; an examination writes only `found` and `verified_at`.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ AUTHS = tuple(Auth)
 
 
 class MetricsSource(models.Model):
-    """`cluster` is the one whose endpoints' numbers are there; null: those of every endpoint whose
-    cluster has no source of its own. `sealed` holds the secret texts by the name of their field;
-    `*_file` are names in the console's folder of secret files, and win. `found` is what the last
-    examination saw, at `verified_at`."""
+    """`cluster`: the cluster whose endpoints' metrics the source holds; null means all clusters
+    without a source of their own. `sealed` maps field names to sealed secrets; `*_file` are names
+    in the console's folder of secret files and take precedence. `found` is the result of the last
+    examination, made at `verified_at`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
@@ -67,5 +67,5 @@ class MetricsSource(models.Model):
         return self.name
 
     def purpose(self, field: str) -> str:
-        """What a secret of it is sealed for."""
+        """Return the purpose a secret field is sealed for."""
         return f"metrics-source/{self.pk}/{field}"
