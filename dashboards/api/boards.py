@@ -18,12 +18,11 @@ from console.core.errors import Problem, Refused
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.page import BoardLocation
 from dashboards.boards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import query
 from dashboards.boards.results.board import BoardResult, PanelResult
-from dashboards.boards.results.query import BoardQuery
+from dashboards.boards.results.query import BoardLocation, BoardQuery
 from endpoints import selectors
 
 _TAGS = ["boards"]
@@ -129,8 +128,8 @@ class OneBoard(APIView):
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
         whose = scope if place.endpoint else dashboards_selectors.fleet(request.user)
-        found = answers.measured(request.user, place, chosen, whose)
-        told = answers.happened(request.user, place, chosen, whose, found.window)
+        found = answers.measure(request.user, place, chosen, whose)
+        told = answers.list_annotations(request.user, place, chosen, whose, found.window)
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
 
 

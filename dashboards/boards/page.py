@@ -15,36 +15,8 @@ from django.urls.converters import SlugConverter
 from django.utils.text import slugify
 
 from console.core.errors import Problem
-from dashboards.boards.panels import BOARDS, FIRST, RANGES, Board, Panel
-from dashboards.boards.queries import Scope
-from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardQuery
-
-
-@dataclass(frozen=True, slots=True)
-class BoardLocation:
-    """A board of one endpoint, or of all endpoints visible to the viewer."""
-
-    board: Board
-    endpoint: str = ""
-
-    @property
-    def panels(self) -> tuple[Panel, ...]:
-        return self.board.panels(one=bool(self.endpoint))
-
-    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
-        """Return all panels, or the one in full-screen view."""
-        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
-
-    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
-        return replace(scope, worker=look.worker) if self.endpoint else scope
-
-    def url(self, part: str = "") -> str:
-        """Return the URL of the page, or of its `part`: data, csv."""
-        name = "endpoint" if self.endpoint else "fleet"
-        args = [self.endpoint] if self.endpoint else []
-        if self.board.key != FIRST:
-            name, args = f"{name}_board", [*args, self.board.key]
-        return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
+from dashboards.boards.panels import BOARDS, FIRST, RANGES
+from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardLocation, BoardQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +46,14 @@ def context(
         "sections": _sections(place, look),
         "full": bool(look.panel),
         "of_one": bool(place.endpoint),
-        "endpoint_url": f"{replace(place, endpoint='_').url()}?{look.query(panel='')}",
+        "endpoint_url": f"{board_url(replace(place, endpoint='_'))}?{look.query(panel='')}",
         "whole_url": f"?{look.query(panel='')}",
-        "csv_url": f"{place.url('csv')}?{look.query()}",
+        "csv_url": f"{board_url(place, 'csv')}?{look.query()}",
         "compare": Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
         "problems": problems,
         "workers": workers,
         "known_worker": not look.worker or look.worker in workers,
-        **times(look, f"{place.url('data')}?{look.query()}"),
+        **times(look, f"{board_url(place, 'data')}?{look.query()}"),
     }
 
 
@@ -107,12 +79,21 @@ def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
     }
 
 
+def board_url(place: BoardLocation, part: str = "") -> str:
+    """Return the URL of the page, or of its `part`: data, csv."""
+    name = "endpoint" if place.endpoint else "fleet"
+    args = [place.endpoint] if place.endpoint else []
+    if place.board.key != FIRST:
+        name, args = f"{name}_board", [*args, place.board.key]
+    return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
+
+
 def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
         other = replace(place, board=board)
         if other.panels:
-            url = f"{other.url()}?{look.query(panel='')}"
+            url = f"{board_url(other)}?{look.query(panel='')}"
             here = board.key == place.board.key
             found.append(Choice(board.title, url, here, board.about, board.icon))
     return found
@@ -126,7 +107,7 @@ def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
             {
                 "panel": panel,
                 "full_url": f"?{look.query(panel=panel.id)}",
-                "csv_url": f"{place.url('csv')}?{look.query(panel=panel.id)}",
+                "csv_url": f"{board_url(place, 'csv')}?{look.query(panel=panel.id)}",
             }
             for panel in section.panels
             if look.panel in ("", panel.id)

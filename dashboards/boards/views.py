@@ -17,10 +17,10 @@ from django.views.decorators.http import require_safe
 
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers, page
-from dashboards.boards.page import BoardLocation
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import csv_export, query
+from dashboards.boards.results.query import BoardLocation
 from endpoints import selectors
 from endpoints.refusals import NotFoundError
 
@@ -79,7 +79,7 @@ def _page(
 def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
     """Return 304 for an unchanged board (ETag)."""
     chosen, _ = query.read(request.GET, time.time())
-    found = answers.answer(request.user, place, chosen, scope)
+    found = answers.respond(request.user, place, chosen, scope)
     response = HttpResponse(found.body, content_type="application/json")
     response["ETag"] = found.etag
     return get_conditional_response(request, etag=found.etag, response=response) or response
@@ -88,7 +88,7 @@ def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpRespo
 def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
     """Return unformatted values; missing ones are empty."""
     chosen, _ = query.read(request.GET, time.time())
-    found = answers.measured(request.user, place, chosen, scope)
+    found = answers.measure(request.user, place, chosen, scope)
     name = csv_export.filename(found, place.board.key, place.endpoint)
     response = HttpResponse(csv_export.text(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'

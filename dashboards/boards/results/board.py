@@ -15,7 +15,7 @@ from dashboards.boards import queries
 from dashboards.boards.charts import figure
 from dashboards.boards.panels import EXPORTERS, Panel, PanelLine, Range
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import evidence, resolution
+from dashboards.boards.results import comparison, evidence, resolution
 from dashboards.boards.results.verdicts import (
     JOBS,
     MARKS,
@@ -64,7 +64,9 @@ class PanelResult:
 
 @dataclass(frozen=True, slots=True)
 class BoardResult:
-    """The board's values before rendering. `fault` concerns the whole board."""
+    """The board's values before rendering. `fault` concerns the whole board; with `compare` the
+    panels have the previous period, too.
+    """
 
     now: float
     chosen: Range
@@ -72,6 +74,18 @@ class BoardResult:
     fault: Message | None
     scraped: str
     panels: Sequence[PanelResult]
+    compare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """Queries of a board. `at`: the moment at which targets are counted."""
+
+    panels: Sequence[Panel]
+    window: Window
+    at: int
+    evidence_scope: evidence.EvidenceScope
+    questions: Mapping[str, Question]
 
 
 def collect(
@@ -95,7 +109,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "window": asdict(found.window),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
-        "panels": [_document(shown, found.window) for shown in found.panels],
+        "panels": [_document(shown, found) for shown in found.panels],
     }
 
 
@@ -109,37 +123,80 @@ def measure(
     *,
     compare: bool = False,
 ) -> BoardResult:
-    """`compare`: also query the previous period of equal length."""
+    """Plan the queries, send them and judge the results; `document` renders them. `compare`: also
+    query the previous period of equal length.
+    """
+    plan = _plan(prometheus, panels, scope, chosen, now, compare=compare)
+    answers = _ask(prometheus, plan)
+    facts, fault = _facts(answers, panels), _page_fault(answers)
+    shown = _judge(prometheus, plan, answers, facts, fault, factors)
+    message = fault or _missing_message(answers)
+    scraped = _scraped_words(facts, panels)
+    return BoardResult(now, chosen, plan.window, message, scraped, shown, compare)
+
+
+def _plan(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    *,
+    compare: bool,
+) -> QueryPlan:
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    every = resolution.interval_s(prometheus, scope, now)
-    times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
-    appeared = _appeared(prometheus, panels, scope, times, window, back=2 if compare else 1)
-    asked = _questions(panels, scope, times, window, at, appeared)
-    looked = evidence.EvidenceScope(scope, times, now, resolution.targets(prometheus, scope, now))
-    asked |= evidence.totals(panels, looked)
-    asked |= evidence.newest(panels, scope, times, window)
+    back = 2 if compare else 1
+    every_s = resolution.interval_s(prometheus, scope, now)
+    times = _times(prometheus, panels, scope, window, every_s, back=back)
+    appeared = _appeared(prometheus, panels, scope, times, window, back=back)
+    targets = resolution.targets(prometheus, scope, now)
+    evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
+    questions = _questions(panels, scope, times, window, at, appeared)
+    questions |= evidence.totals(panels, evidence_scope)
+    questions |= evidence.newest(panels, scope, times, window)
     if compare:
-        asked |= _questions_before(panels, scope, times, before(window), appeared)
-    answers = evidence.spliced(prometheus.ask(asked), window)
-    away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
+        questions |= _questions_before(panels, scope, times, before(window), appeared)
+    return QueryPlan(panels, window, at, evidence_scope, questions)
+
+
+def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
+    """Send the queries; jobs without a live target need one more, for the time of the last one."""
+    answers = evidence.spliced(prometheus.ask(plan.questions), plan.window)
+    away = tuple(sorted(job for job, seen in _jobs(answers, plan.panels).items() if seen.up == 0))
     if away:
-        query = queries.last_up(scope, away)
-        answers |= prometheus.ask({"targets_last_up": Question(query, at, join="max")})
+        query = queries.last_up(plan.evidence_scope.scope, away)
+        answers |= prometheus.ask({"targets_last_up": Question(query, plan.at, join="max")})
+    return answers
+
+
+def _page_fault(answers: Mapping[str, QueryResult]) -> Message | None:
     # Nothing can be judged without these. A single slow panel does not affect the others.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
-    facts = _facts(answers, panels)
-    message = fault_message(fault) if fault else None
-    shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
-    doubtful = [one.panel for one in shown if message is None and one.state in _DOUBTFUL]
-    for name, proof in evidence.gather(prometheus, doubtful, looked).items():
-        place = next(at for at, one in enumerate(shown) if one.panel.id == name)
-        panel = shown[place].panel
-        shown[place] = _shown(panel, answers, facts, window, None, factors, proof)
-    scraped = _scraped_words(facts, panels)
-    told = message or _missing_message(answers)
-    return BoardResult(now, chosen, window, told, scraped, shown)
+    return fault_message(fault) if fault else None
+
+
+def _judge(
+    prometheus: Asker,
+    plan: QueryPlan,
+    answers: Mapping[str, QueryResult],
+    facts: PanelFacts,
+    fault: Message | None,
+    factors: Factors,
+) -> list[PanelResult]:
+    """Judge each panel; query evidence for those that would claim an absence and judge again."""
+
+    def judge_one(panel: Panel, proof: Evidence = NO_EVIDENCE) -> PanelResult:
+        return _shown(panel, answers, facts, plan.window, fault, factors, proof)
+
+    shown = [judge_one(panel) for panel in plan.panels]
+    doubtful = [one.panel for one in shown if fault is None and one.state in _DOUBTFUL]
+    proofs = evidence.gather(prometheus, doubtful, plan.evidence_scope)
+    return [
+        judge_one(one.panel, proofs[one.panel.id]) if one.panel.id in proofs else one
+        for one in shown
+    ]
 
 
 def _times(
@@ -315,9 +372,9 @@ def _shown(
     return PanelResult(panel, state, message, drawn, figure.dressed(panel, earlier))
 
 
-def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
-    panel, drawn = shown.panel, list(shown.drawn)
-    return {
+def _document(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
+    panel, drawn, window = shown.panel, list(shown.drawn), found.window
+    document = {
         "id": panel.id,
         "state": shown.state,
         "message": asdict(shown.message) if shown.message else None,
@@ -325,6 +382,9 @@ def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
         "table": figure.table(panel, drawn),
         "spoken": figure.spoken(panel, drawn),
     }
+    if found.compare:
+        return comparison.compared(document, panel, drawn, shown.before, window)
+    return document
 
 
 def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:

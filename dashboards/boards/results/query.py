@@ -1,4 +1,4 @@
-"""URL query of a board: time range, refresh interval, comparison, worker and panel.
+"""Location and URL query of a board: time range, refresh interval, comparison, worker, panel.
 
 `BoardQuery.read` and `BoardQuery.query` are inverse: the first parses input of a user, a form or a
 link, the second returns the shortest query that reproduces it.
@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from console.core.errors import Problem
-from dashboards.boards.panels import DEFAULT_RANGE, RANGES, Range
+from dashboards.boards.panels import DEFAULT_RANGE, RANGES, Board, Panel, Range
+from dashboards.boards.queries import Scope
 
 CUSTOM = "custom"
 REFRESHES = (0, 5, 10, 30, 60)
@@ -77,6 +78,25 @@ class BoardQuery:
     def during(self, start: int, end: int) -> BoardQuery:
         """Return a copy with a fixed range."""
         return replace(self, range=custom(start, end), until=end)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardLocation:
+    """A board of one endpoint, or of all endpoints visible to the viewer."""
+
+    board: Board
+    endpoint: str = ""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return self.board.panels(one=bool(self.endpoint))
+
+    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
+        """Return all panels, or the one in full-screen view."""
+        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
+
+    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
+        return replace(scope, worker=look.worker) if self.endpoint else scope
 
 
 def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:

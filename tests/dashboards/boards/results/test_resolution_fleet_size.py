@@ -71,7 +71,7 @@ def test_another_scope_is_another_size() -> None:
 @pytest.mark.django_db
 def test_a_board_and_its_numbers_are_drawn_so(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(250)
-    monkeypatch.setattr(answers.sources, "fleet", lambda: fleet)
+    monkeypatch.setattr(answers.connections, "fleet", lambda: fleet)
     told: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()
     assert told["window"]["step"] == 30
     assert fleet.windows == {30}
