@@ -27,8 +27,8 @@ ABANDONED_S = 150
 
 def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
     """Queue a proof. Raise ConflictError while one is live or the endpoint cannot serve."""
-    endpoint = _serving(actor, name)
-    give_up_abandoned()
+    endpoint = get_serving_endpoint(actor, name)
+    fail_abandoned_runs()
     try:
         with transaction.atomic():
             run = ProofRun.objects.create(
@@ -49,8 +49,8 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
 
 def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibration:
     """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
-    endpoint = _serving(actor, name)
-    give_up_abandoned()
+    endpoint = get_serving_endpoint(actor, name)
+    fail_abandoned_runs()
     try:
         with transaction.atomic():
             run = Calibration.objects.create(
@@ -69,7 +69,8 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
     return run
 
 
-def _serving(actor: Any, name: str) -> Endpoint:
+def get_serving_endpoint(actor: Any, name: str) -> Endpoint:
+    """Return an endpoint that can be measured. Raise ConflictError while it cannot serve."""
     endpoint = selectors.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
@@ -81,7 +82,7 @@ def _serving(actor: Any, name: str) -> Endpoint:
     return endpoint
 
 
-def give_up_abandoned() -> None:
+def fail_abandoned_runs() -> None:
     """Fail live runs that were not updated for ABANDONED_S (their background worker was killed)."""
     now = timezone.now()
     end: dict[str, Any] = {

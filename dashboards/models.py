@@ -22,28 +22,38 @@ class RunState(models.TextChoices):
 LIVE = (RunState.QUEUED, RunState.RUNNING)
 
 
-class ProofRun(models.Model):
-    """`shots` and `verdicts` hold cache_proof.Shot and Verdict as JSON. `touched_at` is updated
-    while the run makes progress.
-    """
+class EndpointRun(models.Model):
+    """A background run on an endpoint. `touched_at` is updated while it makes progress."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    endpoint = models.ForeignKey(
-        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"
-    )
-    generation = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
     stage = models.CharField(max_length=120, default="", blank=True)
     simulated = models.BooleanField(default=False)
-    proved = models.BooleanField(default=False)
-    shots = models.JSONField(default=list, blank=True)
-    verdicts = models.JSONField(default=list, blank=True)
     message = models.TextField(default="", blank=True)
     started_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
     created_at = models.DateTimeField(default=timezone.now)
     touched_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class ProofRun(EndpointRun):
+    """`shots` and `verdicts` hold cache_proof.Shot and ProofStepVerdict as JSON."""
+
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"
+    )
+    generation = models.PositiveBigIntegerField()
+    proved = models.BooleanField(default=False)
+    shots = models.JSONField(default=list, blank=True)
+    verdicts = models.JSONField(default=list, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -61,12 +71,8 @@ class ProofRun(models.Model):
     def __str__(self) -> str:
         return f"proof of {self.endpoint_id}: {self.state}"
 
-    @property
-    def live(self) -> bool:
-        return self.state in LIVE
 
-
-class Calibration(models.Model):
+class Calibration(EndpointRun):
     """Measured prefill time: worker seconds per additional prompt token.
 
     `settings_hash` identifies the worker settings of the measurement. `measured_as` identifies the
@@ -74,24 +80,14 @@ class Calibration(models.Model):
     endpoints with the same value.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="calibrations"
     )
     settings_hash = models.CharField(max_length=16, default="", blank=True)
     measured_as = models.CharField(max_length=16, default="", blank=True)
-    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
-    stage = models.CharField(max_length=120, default="", blank=True)
-    simulated = models.BooleanField(default=False)
     worker = models.CharField(max_length=80, default="", blank=True)
     samples = models.JSONField(default=list, blank=True)
     seconds_per_token = models.FloatField(null=True, blank=True)
-    message = models.TextField(default="", blank=True)
-    started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(default=timezone.now)
-    touched_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ("-created_at",)
@@ -106,10 +102,6 @@ class Calibration(models.Model):
 
     def __str__(self) -> str:
         return f"calibration of {self.endpoint_id}: {self.state}"
-
-    @property
-    def live(self) -> bool:
-        return self.state in LIVE
 
     @property
     def milliseconds(self) -> float:

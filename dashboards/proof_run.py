@@ -52,7 +52,7 @@ def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = live_tools) -> None
             lambda stage, shots: _write(run_id, stage=stage, shots=_stored(shots)),
         )
     except Exception:
-        log.exception("proof %s crashed", run_id)
+        log.exception("Cache proof %s crashed; marking it as failed", run_id)
         _end(run_id, RunState.FAILED, message="The console itself failed; its log says how.")
         raise
     _end(

@@ -111,7 +111,7 @@ class Proof(APIView):
     @extend_schema(responses=ProofSerializer)
     def get(self, _request: Request, name: str) -> Response:
         """The latest run; 404 when there was none."""
-        actions.give_up_abandoned()
+        actions.fail_abandoned_runs()
         run = selectors.latest_proof(endpoint_selectors.get(name))
         if run is None:
             raise Http404

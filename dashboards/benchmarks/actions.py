@@ -23,13 +23,13 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from console.provisioners.base import ProvisionError
+from dashboards.actions import get_serving_endpoint
 from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
 from dashboards.benchmarks.generator.keeper import keeper, this_host
 from dashboards.benchmarks.models import Benchmark, BenchmarkData, BenchmarkState
 from dashboards.benchmarks.selectors import live_count, live_of
-from endpoints import selectors as endpoints
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
@@ -102,14 +102,7 @@ def start(
 
 
 def _loadable(actor: Any, name: str) -> Endpoint:
-    endpoint = endpoints.get(name, viewer=actor)
-    require(actor, "operator", of=endpoint)
-    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
-        raise ConflictError(
-            "not_serving",
-            f"{name} is {endpoint.shown_phase}: there is nothing to measure.",
-            "Wait until it is Ready.",
-        )
+    endpoint = get_serving_endpoint(actor, name)
     if live_of(endpoint) is not None:
         raise _running(name)
     return endpoint
@@ -164,7 +157,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
     try:
         keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
     except ProvisionError as error:  # the sweep retries
-        log.warning("benchmark %s: %s", run.pk, error.message)
+        log.warning("Cannot stop benchmark %s, the sweep retries: %s", run.pk, error.message)
 
 
 def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:

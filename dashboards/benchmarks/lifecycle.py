@@ -54,7 +54,7 @@ def sweep() -> None:
             one(row)
         except ProvisionError as error:
             count("benchmark_passes", outcome=error.reason)
-            log.warning("benchmark %s: %s", row.pk, error.message)
+            log.warning("Pass over benchmark %s failed, retrying: %s", row.pk, error.message)
     _forgotten()
 
 
@@ -73,7 +73,7 @@ def _forgotten() -> None:
             else:
                 kept.stop(run)
         except ProvisionError as error:
-            log.warning("benchmark %s, which was removed: %s", run, error.message)
+            log.warning("Cannot stop deleted benchmark %s, retrying: %s", run, error.message)
 
 
 def one(row: Benchmark) -> None:

@@ -128,7 +128,7 @@ def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def proof(request: HttpRequest, name: str) -> HttpResponse:
     """Render the proof's card, polled by htmx while a run is live."""
-    actions.give_up_abandoned()
+    actions.fail_abandoned_runs()
     context = _proof_context(request, _endpoint(request, name))
     return responses.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
 

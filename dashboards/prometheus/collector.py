@@ -55,7 +55,8 @@ class MetricsCollector(ABC, Generic[Row]):
                 self._until = time.monotonic() + self.kept_s
             except DatabaseError as error:
                 count(self.unknown)
-                log.warning("%s: %s", self.unknown, type(error).__name__)
+                reason = type(error).__name__
+                log.warning("Database unavailable (%s); counted in %s", reason, self.unknown)
                 self._rows = ()
             finally:
                 _done()

@@ -146,7 +146,7 @@ def _known(header: str) -> bool:
         # Read each time: a replaced token takes effect at once.
         expected = settings.EMBERLINE.targets_token_file.read_bytes().strip()
     except OSError as error:
-        log.warning("targets: the token cannot be read: %s", error.strerror)
+        log.warning("Cannot read the scrape token; rejecting the request: %s", error.strerror)
         return False
     same = hmac.compare_digest(offered.strip().encode("utf-8", "surrogateescape"), expected)
     return bool(expected) and scheme.lower() == "bearer" and same

@@ -129,11 +129,6 @@ class Job:
         del facts["rows"]
         return facts
 
-    @property
-    def same_work(self) -> dict[str, Any]:
-        """Return the fields that must be equal for a comparison; the caller compares rows."""
-        return {name: value for name, value in self.as_json().items() if name != "nonce"}
-
 
 def belongs(one: Field, workload: str, mode: str) -> bool:
     if one.name == "rate" and workload == TRACE:

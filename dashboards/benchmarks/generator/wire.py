@@ -55,7 +55,7 @@ class HttpTarget:
     def __init__(self, url: str, key: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no http:// or https:// address")
+            raise ValueError(f"{url!r} is not an http:// or https:// URL")
         self._host = parts.hostname
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._port = parts.port or (443 if self._tls else 80)
@@ -207,13 +207,13 @@ class _Connection(asyncio.Protocol):
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             if len(self._buffer) > MAX_HEAD:
-                raise BrokenError("protocol", "The head of the answer does not end.")
+                raise BrokenError("protocol", "The response header is too long.")
             return False
         first, *lines = self._buffer[:end].split(b"\r\n")
         self._buffer = self._buffer[end + 4 :]
         words = first.split(b" ", 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-            raise BrokenError("protocol", "What came is no HTTP answer.")
+            raise BrokenError("protocol", "The response is not HTTP.")
         status = int(words[1])
         if 100 <= status < 200:
             return True  # the final head follows (1xx)
@@ -236,7 +236,7 @@ class _Connection(asyncio.Protocol):
             self._state = "chunk_size"
         elif length is not None:
             if not length.isdigit():
-                raise BrokenError("protocol", "The answer's length is no number.")
+                raise BrokenError("protocol", "Content-Length is not a number.")
             self._left, self._state = int(length), "length"
             if not self._left:
                 self._finish()
@@ -251,7 +251,7 @@ class _Connection(asyncio.Protocol):
         try:
             size = int(text, 16)
         except ValueError:
-            raise BrokenError("protocol", "A chunk's size is no number.") from None
+            raise BrokenError("protocol", "A chunk size is not a number.") from None
         if size == 0:
             if len(self._buffer) < end + 4:
                 return False
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
             return
         *lines, self._line = (self._line + part).split(b"\n")
         if len(self._line) > MAX_LINE:
-            raise BrokenError("protocol", "A line of the stream does not end.")
+            raise BrokenError("protocol", "A line of the stream is too long.")
         for line in lines:
             if line.startswith(b"data:"):
                 read_event(self._reply, line[5:].strip(), now)

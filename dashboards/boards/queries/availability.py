@@ -50,7 +50,7 @@ def exported(metrics: tuple[str, ...], braces: str) -> str:
     """Return which of these metrics exist, as series with `__name__`."""
     for metric in metrics:
         if not NAME.fullmatch(metric):
-            raise ValueError(f"{metric!r} is not the name of a metric")
+            raise ValueError(f"{metric!r} is not a valid metric name")
     names = f'{{__name__=~"{"|".join(metrics)}"'
     inside = braces.strip("{}")
     return (

@@ -33,7 +33,7 @@ def render(
 ) -> str:
     """Render prometheus.yml for a console at `console_url`; `token_file` holds the bearer token."""
     if interval_s < 1:
-        raise ValueError(f"interval_s={interval_s}: a scrape interval is at least 1 second")
+        raise ValueError(f"interval_s={interval_s} is below the minimum of 1 s")
     timeout_s = min(interval_s, 10)
     rules = json.dumps(list(rule_files))
     head = f"""\

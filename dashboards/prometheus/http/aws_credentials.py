@@ -146,7 +146,7 @@ def _answer(
     try:
         status, body = fetch(method, url, headers=headers, form=form, **limits)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise NoCredentialsError(f"{who} does not answer ({type(error).__name__}).") from None
+        raise NoCredentialsError(f"No response from {who} ({type(error).__name__}).") from None
     text = body.decode("utf-8", "replace")
     if status != 200:
         code = _CODE.search(text)
@@ -159,4 +159,4 @@ def _lent(words: Mapping[str, str], token: str, who: str) -> _Lent:
         made = Credentials(words["AccessKeyId"], words["SecretAccessKey"], words[token])
         return _Lent(made, datetime.fromisoformat(words["Expiration"]))
     except (KeyError, ValueError):
-        raise NoCredentialsError(f"{who} answered, but with no credentials.") from None
+        raise NoCredentialsError(f"The response of {who} contains no credentials.") from None

@@ -246,7 +246,7 @@ class Prometheus:
                 self._leave_alone(fault)
             elif failed.is_late:
                 fault = Fault(FaultKind.TOO_SLOW, fault.detail)
-        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        log.warning("Prometheus query failed (%s): %s", fault.kind, fault.detail)
         return QueryResult(fault=fault)
 
     def _leave_alone(self, fault: Fault) -> None:
@@ -361,7 +361,7 @@ class _Failed(Exception):
 
 def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
     if not isinstance(result, list):
-        raise TypeError("no list of series")
+        raise TypeError("expected a list of series")
     found = [_series(item, window) for item in result]
     return tuple(sorted(found, key=lambda series: series.labels))
 
