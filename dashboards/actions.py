@@ -70,7 +70,6 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
 
 
 def get_serving_endpoint(actor: Any, name: str) -> Endpoint:
-    """Return an endpoint that can be measured. Raise ConflictError while it cannot serve."""
     endpoint = selectors.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
@@ -83,7 +82,6 @@ def get_serving_endpoint(actor: Any, name: str) -> Endpoint:
 
 
 def fail_abandoned_runs() -> None:
-    """Fail live runs that were not updated for ABANDONED_S (their background worker was killed)."""
     now = timezone.now()
     end: dict[str, Any] = {
         "state": RunState.FAILED,

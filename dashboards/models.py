@@ -105,5 +105,4 @@ class Calibration(EndpointRun):
 
     @property
     def milliseconds(self) -> float:
-        """Return worker milliseconds per additional prompt token."""
         return 1000 * (self.seconds_per_token or 0.0)

@@ -134,7 +134,6 @@ class OneBoard(APIView):
 
 
 def _misplaced(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
-    """Return problems for parameters this board does not support."""
     wrong = []
     if chosen.worker and not place.endpoint:
         text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."

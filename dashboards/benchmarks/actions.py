@@ -58,7 +58,6 @@ class BenchmarkRequest:
     trace: str = ""
 
     def job(self) -> Job:
-        """Return the validated job. Raises `Refused`."""
         rows: tuple[TraceRow, ...] = ()
         if self.given.get("workload") == TRACE:
             rows = traces.parse(self.trace) if self.trace else traces.sample()
@@ -148,7 +147,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
     with transaction.atomic():
         asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=_LIVE)
         if not asked.update(abort_at=timezone.now(), stage="Ending"):
-            return  # already ended or aborted
+            return
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
         tasks.sweep.nudge()
@@ -156,7 +155,7 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         return
     try:
         keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
-    except ProvisionError as error:  # the sweep retries
+    except ProvisionError as error:
         log.warning("Cannot stop benchmark %s, the sweep retries: %s", run.pk, error.message)
 
 
@@ -175,7 +174,6 @@ def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
 
 
 def _forget_old(endpoint: Endpoint) -> None:
-    """Delete all but the latest KEPT runs of the endpoint."""
     old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
     found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
     if found:

@@ -32,7 +32,6 @@ _ERRORS = {
 
 
 def brief(row: Benchmark) -> dict[str, Any]:
-    """Return the data of a list row."""
     result = row.result
     return {
         "run": row,
@@ -48,7 +47,6 @@ def brief(row: Benchmark) -> dict[str, Any]:
 
 
 def what(row: Benchmark) -> str:
-    """Describe the job in a few words."""
     job = row.job
     speed = f"{job['concurrency']} users"
     if job["mode"] == RATE:
@@ -57,7 +55,6 @@ def what(row: Benchmark) -> str:
 
 
 def whole(row: Benchmark) -> dict[str, Any]:
-    """Return the data of a run's page."""
     progress = lifecycle.progress_now(row)
     failures = progress.get("errors", {})
     examples = progress.get("examples", {})
@@ -102,7 +99,6 @@ def compared(
 
 
 def caveats(a: Benchmark, b: Benchmark) -> list[str]:
-    """Return reasons that limit the comparison of two runs."""
     found = []
     other = differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
@@ -126,7 +122,6 @@ def caveats(a: Benchmark, b: Benchmark) -> list[str]:
 
 
 def document(row: Benchmark) -> dict[str, Any]:
-    """Return the run for the API and the exported file."""
     return {
         "id": str(row.pk),
         "endpoint": row.endpoint.name,
@@ -180,7 +175,6 @@ def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _others(row: Benchmark) -> list[dict[str, Any]]:
-    """Return the paired run with the comparison's URL."""
     found = [*selectors.followers(row)]
     if row.after is not None:
         found.insert(0, row.after)

@@ -68,7 +68,6 @@ class BenchmarkForm(Styled, forms.Form):
             self.fields[one.name] = _number(one)
 
     def work(self) -> list[Any]:
-        """Return the fields of the job."""
         return [self[one.name] for one in self.numbers if one.name not in (*LIMITS, "seed")]
 
     def limits(self) -> list[Any]:
@@ -92,7 +91,6 @@ class BenchmarkForm(Styled, forms.Form):
         )
 
     def refuse(self, refused: Exception) -> None:
-        """Show each error beside its field."""
         self.is_valid()
         for problem in getattr(refused, "errors", ()):
             text = f"{problem.message} {problem.remedy}"

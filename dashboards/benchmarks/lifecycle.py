@@ -47,7 +47,6 @@ KILLED = "The load generator ended before the run did. What it had told until th
 
 
 def sweep() -> None:
-    """Process all live runs and those to clean up."""
     rows = Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
     for row in rows.select_related("endpoint__status", "after").order_by("created_at"):
         try:
@@ -97,9 +96,6 @@ def progress_now(row: Benchmark) -> dict[str, Any]:
     return row.progress
 
 
-# ---- start
-
-
 def _begin(row: Benchmark, kept: Keeper) -> None:
     if row.abort_at:
         _end(row, BenchmarkState.ABORTED, "It was aborted before it began.")
@@ -147,9 +143,6 @@ def task(row: Benchmark) -> files.Task:
         key=selectors.console_key(endpoint),
         workers=workers,
     )
-
-
-# ---- observe
 
 
 def _look(row: Benchmark, kept: Keeper) -> None:
@@ -232,9 +225,6 @@ def _tidy(row: Benchmark, kept: Keeper) -> None:
         return
     shutil.rmtree(_folder(row), ignore_errors=True)
     Benchmark.objects.filter(pk=row.pk).update(left=False)
-
-
-# ---- store
 
 
 def _end(row: Benchmark, state: BenchmarkState, message: str, **fields: Any) -> None:

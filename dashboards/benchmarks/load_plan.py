@@ -95,7 +95,6 @@ def outlook(job: Job, found: list[Endpoint]) -> Outlook:
 
 
 def in_brief(job: Job) -> dict[str, Any]:
-    """Summarize the job for the audit trail."""
     speed: dict[str, Any] = {"concurrency": job.concurrency}
     if job.mode == RATE:
         speed = {"speed": job.speed} if job.workload == TRACE else {"rate": job.rate}
@@ -108,7 +107,6 @@ def in_brief(job: Job) -> dict[str, Any]:
 
 
 def _in_flight(endpoint: Endpoint) -> int | None:
-    """Return the current requests in flight at the first router."""
     if not endpoint.status.admin_url:
         return None
     try:

@@ -17,7 +17,6 @@ from endpoints.models import Endpoint
 
 
 def runs(viewer: Somebody) -> QuerySet[Benchmark]:
-    """Return visible runs, latest first."""
     rows = Benchmark.objects.select_related("endpoint", "started_by")
     return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
 
@@ -29,7 +28,6 @@ def of_endpoint(name: str) -> QuerySet[Benchmark]:
 
 
 def one(name: str, run: UUID) -> Benchmark:
-    """Return a run with everything its page needs."""
     rows = Benchmark.objects.select_related(
         "endpoint__status", "endpoint__team", "started_by", "after__endpoint"
     )
@@ -60,13 +58,11 @@ def live_of(endpoint: Endpoint) -> Benchmark | None:
 
 
 def samples(run: Benchmark) -> list[RequestSample]:
-    """Return one sample per request; empty while it runs."""
     kept = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
     return files.unpack(bytes(kept)) if kept else []
 
 
 def followers(run: Benchmark) -> Iterable[Benchmark]:
-    """Return the runs queued after this one."""
     return run.then.select_related("endpoint").order_by("created_at")
 
 

@@ -53,7 +53,6 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, rows: Any) -> Any:
-    """Paginate list rows without large columns."""
     light = rows.defer("progress", "endpoint__spec")
     page = Paginator(light, PAGE).get_page(request.GET.get("page"))
     page.object_list = [documents.brief(row) for row in page.object_list]
@@ -63,7 +62,6 @@ def _page(request: HttpRequest, rows: Any) -> Any:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Show the form; a POST starts the run."""
     one = _endpoint(name)
     form = _form(request, name)
     if request.method != "POST":

@@ -116,7 +116,6 @@ def _events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> I
 
 
 def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
-    """Filter to the scope's endpoint, or for the fleet to endpoints visible to the viewer."""
     if scope.endpoint:
         return rows.filter(endpoint__name=scope.endpoint)
     seen = selectors.endpoints(viewer).select_related(None).order_by()
@@ -160,7 +159,6 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
 
 
 def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
-    """Yield first and last index of each contiguous run of values."""
     first: int | None = None
     for place, value in enumerate((*values, None)):
         if value is not None and first is None:

@@ -31,8 +31,6 @@ _DRAWN_AGAIN = 12  # refreshes per coarse step, whose last point is still incomp
 
 @dataclass(frozen=True, slots=True)
 class BoardResponse:
-    """`etag` is a hash of the body."""
-
     body: bytes
     etag: str
 
@@ -125,7 +123,6 @@ def respond(
 def measure(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> board.BoardResult:
-    """Return the values without rendering and without the cache."""
     return _resolve(viewer, place, look, scope).measure()
 
 

@@ -21,8 +21,6 @@ from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardLocation,
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A link of the page; `hint` is its tooltip."""
-
     label: str
     url: str
     active: bool
@@ -58,7 +56,6 @@ def context(
 
 
 def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
-    """Return the time controls' context for any page with charts."""
     return {
         "look": look,
         "chosen": look.range,
@@ -100,7 +97,6 @@ def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
 
 
 def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
-    """Return headings with their panels and each panel's links."""
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
@@ -132,13 +128,10 @@ def _every(seconds: int) -> str:
 
 
 def _field(moment: int) -> str:
-    """Format for an input of type datetime-local."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class BoardKey(SlugConverter):
-    """URL converter that matches only keys of existing boards."""
-
     def to_python(self, value: str) -> str:
         if value not in BOARDS:
             raise ValueError(value)

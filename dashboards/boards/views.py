@@ -77,7 +77,6 @@ def _page(
 
 
 def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """Return 304 for an unchanged board (ETag)."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.respond(request.user, place, chosen, scope)
     response = HttpResponse(found.body, content_type="application/json")

@@ -24,7 +24,6 @@ def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tupl
 
 
 def alert_rules(viewer: Somebody) -> str:
-    """Return the alert rule file visible to the viewer."""
     return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
 
 
@@ -61,7 +60,6 @@ def recording_rules(_request: HttpRequest) -> HttpResponse:
 
 
 def console_url(request: HttpRequest) -> str:
-    """Return the console's base URL as seen by the client."""
     return request.build_absolute_uri(reverse("dashboards:overview"))
 
 

@@ -50,7 +50,6 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 
 def connect() -> None:
-    """Register the columns; called once from AppConfig.ready()."""
     register(FilledColumns(Column("requests", "Requests/s", default=False, number=True), numbers))
     register(FilledColumns(Column("reuse", "Hit rate", number=True), numbers))
     register(FilledColumns(Column("ttft", "TTFT p90", number=True), numbers))
@@ -115,7 +114,6 @@ def facts(_viewer: Any) -> Sequence[Fact]:
 
 
 def _address(url: str) -> str:
-    """Return the URL without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 

@@ -34,8 +34,6 @@ _ENDPOINT = "endpoint/"
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """A one-time setup step; `url` is its page."""
-
     title: str
     text: str
     done: bool
@@ -49,7 +47,6 @@ class RecentChange:
 
 
 def phases(viewer: Somebody) -> list[tuple[str, int]]:
-    """Count endpoints per phase, worst first, including phases with none."""
     counts = selectors.phase_counts(viewer)
     return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
 
@@ -64,7 +61,6 @@ def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
 
 
 def changes(viewer: Somebody) -> list[RecentChange]:
-    """Return the latest changes of the last day."""
     rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
     named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
     existing = selectors.existing(named.values(), viewer)
@@ -80,7 +76,6 @@ def not_seen_since(viewer: Somebody) -> datetime | None:
 
 
 def first_steps(viewer: Somebody) -> Sequence[SetupStep]:
-    """Return the setup steps in order."""
     done = selectors.first_steps(viewer)
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"

@@ -65,7 +65,6 @@ def now(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def money(request: HttpRequest) -> HttpResponse:
-    """Render the hourly cost and the daily saving of the cache."""
     prometheus = connections.fleet()
     found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
     return render(request, "dashboards/htmx/money.html", {"report": found})
@@ -73,7 +72,6 @@ def money(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def guide(request: HttpRequest) -> HttpResponseBase:
-    """Hide or show the setup steps for this user."""
     preferences.put(request.user, GUIDE, None if "show" in request.POST else AWAY)
     return redirect("dashboards:overview")
 
@@ -155,7 +153,6 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
 
 
 def _picked(request: HttpRequest) -> Endpoint | None:
-    """Return the requested endpoint; else the first that is Ready, else the first."""
     mine = endpoint_selectors.endpoints(request.user)
     ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
     name = request.GET.get("endpoint", "").replace("\0", "")

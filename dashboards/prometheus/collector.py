@@ -35,12 +35,10 @@ class MetricsCollector(ABC, Generic[Row]):
         self._rows: Sequence[Row] = ()
 
     @abstractmethod
-    def read(self) -> Sequence[Row]:
-        """Query the database."""
+    def read(self) -> Sequence[Row]: ...
 
     @abstractmethod
-    def tell(self, registry: Registry, row: Row) -> None:
-        """Write the series of one row to the registry."""
+    def tell(self, registry: Registry, row: Row) -> None: ...
 
     def __call__(self, registry: Registry) -> None:
         for row in self._now():

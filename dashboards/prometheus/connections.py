@@ -36,7 +36,6 @@ class Alertmanager:
         params: Any = None,
         deadline_s: float = 5.0,
     ) -> Reply:
-        """Send one request. `path` begins with a slash. Raises `NoReplyError`."""
         url = f"{self.url}{path}"
         return exchange(self.login, method, url, json=json, params=params, deadline_s=deadline_s)
 
@@ -51,12 +50,10 @@ def fleet() -> Asker:
 
 
 def of_endpoint(name: str) -> Asker:
-    """Return the client for one endpoint's metrics."""
     return selectors.source_of(name, selectors.asked()).asker()
 
 
 def any_known() -> bool:
-    """Return whether any Prometheus is configured."""
     return selectors.any_known()
 
 

@@ -89,7 +89,6 @@ def found() -> Iterator[ScrapeTarget]:
 
 
 def document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
-    """Return one group per target in a stable order."""
     return [
         target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
     ]

@@ -41,8 +41,6 @@ _THINGS = ("lantern", "ledger", "compass", "kettle", "ladder", "mirror", "basket
 
 @dataclass(frozen=True, slots=True)
 class ProofFacts:
-    """State of the endpoint before the run. `workers`: names of the ready ones."""
-
     workers: tuple[str, ...]
     l1: bool
     l2: bool
@@ -53,9 +51,7 @@ class ProofFacts:
 class Tools(Protocol):
     def ask(self, prompt: str, pin: str) -> PromptAnswer: ...
 
-    def scrape(self, worker: str) -> list[MetricSample] | None:
-        """Return the worker's current /metrics, None without a response."""
-        ...
+    def scrape(self, worker: str) -> list[MetricSample] | None: ...
 
     def pause(self, seconds: float) -> None: ...
 
@@ -116,7 +112,6 @@ def prompt(nonce: str) -> str:
 
 
 def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
-    """Send the requests that apply to the endpoint and evaluate them."""
     text = prompt(secrets.token_hex(8))
     written = {worker: _written(tools.scrape(worker)) for worker in facts.workers}
     progress("Sending a prompt nobody has seen", ())

@@ -24,8 +24,6 @@ _MAX_BYTES = 8 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """`workers` maps worker names to URLs."""
-
     url: str
     key: str = field(repr=False)
     model: str

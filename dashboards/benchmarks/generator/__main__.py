@@ -105,8 +105,6 @@ def or_abort(player: Player, tell: Tell) -> Tell:
 
 
 async def _healthy(listen: str) -> asyncio.Server:
-    """Answer every request with 200."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             await reader.readuntil(b"\r\n\r\n")

@@ -78,7 +78,6 @@ def compare(
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Describe the fields in which the jobs differ."""
     return [
         f"{name.replace('_', ' ')}: {a.get(name)} in A, {b.get(name)} in B"
         for name in sorted({*a, *b})
@@ -101,7 +100,6 @@ def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
 
 
 def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, int]]:
-    """Return sorted values, each with its conversation."""
     found = ((getattr(sample, name), sample.session) for sample in samples)
     return sorted((value, session) for value, session in found if value is not None)
 
@@ -145,7 +143,6 @@ def _measure(
 def _resampled(
     values: list[tuple[float, int]], percents: tuple[int, ...], seed: int
 ) -> list[list[float]]:
-    """Return the percentiles of bootstrap resamples."""
     if len(values) < NEEDED[90]:
         return []
     names = {session: index for index, session in enumerate({s for _, s in values})}
@@ -156,7 +153,7 @@ def _resampled(
         weights = chance.choices(_DRAWN, k=len(names))
         reached = list(itertools.accumulate(map(weights.__getitem__, owners)))
         if not reached[-1]:
-            continue  # empty resample
+            continue
         found.append(
             [
                 values[bisect.bisect_left(reached, reached[-1] * percent / 100)][0]

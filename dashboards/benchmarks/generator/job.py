@@ -196,7 +196,6 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 
 
 def _together(job: Job) -> list[Problem]:
-    """Validate combinations of fields."""
     found = []
     if job.workload == TRACE and not job.rows:
         remedy = "Upload a file of one JSON object a line, or choose the built-in sample."

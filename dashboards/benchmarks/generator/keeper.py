@@ -49,7 +49,6 @@ def keeper(provisioner: str, var: Path) -> Keeper:
 
 
 def folder_of(var: Path, run: str) -> Path:
-    """Return the folder of a run's files."""
     return var / "benchmarks" / run
 
 

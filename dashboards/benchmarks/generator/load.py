@@ -29,8 +29,6 @@ CUT = "cut_at_the_end"
 
 
 class Load:
-    """One run. Progress reporting reads its attributes."""
-
     def __init__(self, job: Job, target: HttpTarget, model: str) -> None:
         self.job = job
         self.samples: list[RequestSample] = []
@@ -83,8 +81,6 @@ class Load:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    # ---- arrivals
 
     async def _offer(self) -> None:
         source = sessions(self.job)
@@ -141,8 +137,6 @@ class Load:
         await asyncio.wait({ending, aborted}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         aborted.cancel()
-
-    # ---- requests
 
     async def _converse(self, session: WorkloadSession, due: float) -> None:
         said = [session.opening()] if session.opening else []
@@ -218,8 +212,6 @@ class Load:
         talk = [{"role": role, "content": text} for text, role in zip(rest, roles, strict=False)]
         return {**body, "messages": first + talk}
 
-    # ---- results
-
     def _ended(
         self,
         which: tuple[int, int],
@@ -281,7 +273,6 @@ def fault(reply: Reply) -> tuple[str, str]:
 
 
 def _message(reply: Reply) -> str:
-    """Return the message of an OpenAI error, else the body."""
     try:
         return str(json.loads(reply.body)["error"]["message"])
     except (ValueError, KeyError, TypeError):

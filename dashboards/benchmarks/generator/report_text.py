@@ -49,7 +49,6 @@ def report(seen: Mapping[str, Any]) -> str:
 
 
 def doubts(seen: Mapping[str, Any]) -> list[str]:
-    """Return reasons why the values may not reflect the endpoint."""
     own, found = seen["generator"], []
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BUCKETS = 240
-# Minimum number of requests for a percentile.
 NEEDED = {50: 1, 90: 10, 99: 100}
 _GROWTH = math.log(1.02)  # buckets of the ITL histogram are 2 % wide
 
@@ -94,7 +93,6 @@ def percentile(ordered: Sequence[float], percent: int) -> float | None:
 
 
 def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
-    """Return count, mean and percentiles."""
     ordered = sorted(value for value in values if value is not None)
     mean = sum(ordered) / len(ordered) if ordered else None
     return {
@@ -109,8 +107,6 @@ def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Requests ended (or sent) within one interval of the run."""
-
     sent: int = 0
     done: int = 0
     failed: int = 0

@@ -40,7 +40,6 @@ def parse(text: str) -> tuple[TraceRow, ...]:
 
 
 def as_lines(rows: Iterable[TraceRow]) -> str:
-    """Serialize to the same format."""
     return "".join(
         json.dumps(
             {

@@ -135,8 +135,6 @@ class _Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[Reply] | None = None
         self._loop = asyncio.get_running_loop()
 
-    # ---- asyncio callbacks
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
@@ -160,8 +158,6 @@ class _Connection(asyncio.Protocol):
         else:
             self._fail(BrokenError("broken", "The connection ended before the answer did."))
 
-    # ---- called by HttpTarget
-
     async def send(self, request: bytes) -> Reply:
         self._reply = Reply()
         self._buffer = b""
@@ -180,8 +176,6 @@ class _Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.lost = True
         self._transport.abort()
-
-    # ---- parsing
 
     def _feed(self, data: bytes, now: float) -> None:
         self._buffer += data
@@ -259,7 +253,7 @@ class _Connection(asyncio.Protocol):
             self._finish()
             return False
         self._buffer = self._buffer[end + 2 :]
-        self._left, self._state = size + 2, "chunk"  # includes the chunk's CRLF
+        self._left, self._state = size + 2, "chunk"
         return True
 
     def _part(self, now: float) -> bool:

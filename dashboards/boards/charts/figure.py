@@ -20,7 +20,6 @@ __all__ = ["StyledSeries", "dressed", "figure", "in_words", "spoken", "table", "
 
 _HEIGHT = 280
 _CLEAR = "rgba(0,0,0,0)"
-# Hours while ticks are hours apart, else days.
 _DAY_MS = 86_400_000
 _TICKS = [
     {"dtickrange": [None, _DAY_MS - 1], "value": "%H:%M"},
@@ -92,7 +91,7 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
     trace = go.Scatter(
         name=style.label,
         mode="lines",
-        x0=window.start * 1000,  # epoch milliseconds, shown by Plotly in UTC
+        x0=window.start * 1000,
         dx=window.step * 1000,
         y=_rounded(item.values),
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
@@ -157,7 +156,7 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
     return {
         "template": "none",
         "uirevision": "emberline",  # constant: zoom and hidden lines survive a poll
-        "height": _HEIGHT + 10 * max(0, len(shown) - 4),  # extra height for the legend
+        "height": _HEIGHT + 10 * max(0, len(shown) - 4),
         "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
         "paper_bgcolor": _CLEAR,
         "plot_bgcolor": _CLEAR,

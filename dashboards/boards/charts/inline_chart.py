@@ -13,7 +13,7 @@ from typing import Any
 
 WIDTH, HEIGHT = 560, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 10, 26
-FEWEST = 3  # minimum points of a curve
+FEWEST = 3
 _INNER_W, _INNER_H = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
 Values = Sequence[float | None]
@@ -31,8 +31,6 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartMark:
-    """Axis tick: position and label."""
-
     at: float
     text: str
 
@@ -53,7 +51,6 @@ class Chart:
 
 
 def of_series(series: Mapping[str, Any]) -> list[Chart]:
-    """Build the charts of one run from its progress."""
     if len(series.get("sent", ())) < FEWEST:
         return []
     width = float(series["width_s"])
@@ -70,7 +67,6 @@ def of_series(series: Mapping[str, Any]) -> list[Chart]:
 
 
 def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
-    """Chart the cumulative share of requests over TTFT, one line per run."""
     highest = max((points[-1][0] for points in curves.values() if points), default=0.0)
     if not highest:
         return None
@@ -141,7 +137,6 @@ _TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Comput
 
 
 def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
-    """Stack the tiers' shares of all prompt tokens."""
     known = [(key, label) for key, label in _TIERS if key in tiers]
     padded = {key: [*(v or 0.0 for v in tiers[key]), *([0.0] * count)][:count] for key, _ in known}
     below = [0.0] * count
@@ -218,7 +213,6 @@ def _up(top: float, say: Any) -> tuple[ChartMark, ...]:
 
 
 def _nice(highest: float) -> float:
-    """Round up to 1, 2, 4, 8 or 10 times a power of ten, whose quarters have short labels."""
     if highest <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))

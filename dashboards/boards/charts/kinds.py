@@ -18,8 +18,8 @@ from dashboards.prometheus.http.client import Window
 MAX_COLUMNS = 150  # of a heat map, about the resolution of a screen; each has twenty cells
 _NUMBERS_HEIGHT = 120
 _DAY_S = 86400
-_GAP = 0.04  # between two big numbers, as a share of the width
-_LINE_TOP = 0.34  # height of the line below a big number, as a share
+_GAP = 0.04
+_LINE_TOP = 0.34
 
 
 def heatmap(
@@ -46,7 +46,6 @@ def heatmap(
 
 
 def _columns(values: Values, size: int) -> list[float | None]:
-    """Downsample to the mean of each `size` points."""
     columns: list[float | None] = []
     for start in range(0, len(values), size):
         numbers = [value for value in values[start : start + size] if value is not None]

@@ -23,7 +23,7 @@ from dashboards.boards.panels import (
 )
 from dashboards.prometheus.http.client import Series
 
-MAX_LINES = 40  # per chart, for legibility and page size
+MAX_LINES = 40
 Values = tuple[float | None, ...]
 Named = list[tuple[str, Values]]
 
@@ -54,7 +54,6 @@ class StyledSeries:
 
 
 def dressed(panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]) -> list[StyledSeries]:
-    """Return the panel's series in the order they are drawn and listed."""
     named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
         return _buckets(named)
@@ -115,7 +114,7 @@ def _buckets(named: Named) -> list[StyledSeries]:
 
 def _edge(text: str) -> float | None:
     try:
-        return float(text)  # accepts "+Inf"
+        return float(text)
     except ValueError:
         return None
 
@@ -139,5 +138,4 @@ def _whole(edge: float) -> str:
 
 
 def told(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
-    """Return the series that have values."""
     return [item for item in drawn if item.numbers]

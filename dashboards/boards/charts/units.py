@@ -19,12 +19,10 @@ def _share(value: float) -> str:
 
 
 def _small(value: float) -> str:
-    """Format a small value such that only zero reads as zero."""
     return "under 0.001" if value < 0.001 else f"{value:.1g}"
 
 
 def _seconds(value: float) -> str:
-    """Format 1 µs (router overhead) to days (block lifetimes)."""
     if value == 0:
         return "0 ms"
     if abs(value) < 0.9995e-3:
@@ -38,7 +36,6 @@ def _seconds(value: float) -> str:
 
 
 def _plain(value: float) -> str:
-    """Format whole numbers without decimals, large ones in thousands and millions."""
     size = abs(value)
     for divisor, sign in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= divisor:
@@ -108,7 +105,6 @@ _AXES: Mapping[Unit, dict[str, Any]] = {
 }
 
 
-# Tick steps for minutes, hours, days and memory.
 _STEPS: Mapping[Unit, tuple[int, ...]] = {
     "seconds": (30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800),
     "bytes": tuple(
@@ -121,7 +117,6 @@ _TICKS = 6
 
 
 def axis(unit: Unit, highest: float) -> dict[str, Any]:
-    """Return the formats of ticks and hover labels for values up to `highest`."""
     formats = _AXES[unit]
     if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
         # Plotly would format 3.6 ks, and a GiB as 1.07 GB.

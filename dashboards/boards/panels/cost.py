@@ -20,7 +20,6 @@ _money = partial(of_workers, metric=n.RUNNING, drill="endpoint")
 
 
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
-    """Return the panel of the cost per unit at the current load."""
     return _money(
         id=f"usd-per-{key}",
         title=f"Cost of {what}",

@@ -40,8 +40,6 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """`hatch` is Plotly's fill pattern for stacked areas."""
-
     label: str
     colour: str
     dash: str = "solid"
@@ -107,7 +105,6 @@ class Panel:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Return the alternative metric names."""
         return (self.metric, *self.or_metrics)
 
 

@@ -181,7 +181,6 @@ PROCESSORS = of_containers(
 
 
 def _of_nodes(panel: Panel, query: str) -> Panel:
-    """Return the panel per node and GPU model."""
     lines = (PanelLine(f"{query}_by_node", by="gpus"),)
     return replace(panel, id=f"{panel.id}-nodes", lines=lines, drill="")
 

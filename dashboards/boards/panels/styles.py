@@ -11,7 +11,7 @@ from routing.analysis import choices
 
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
-BROWN = "#8C6D31"  # for a ninth reason
+BROWN = "#8C6D31"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 TIERS = {
@@ -78,7 +78,6 @@ FINISHES = {
     "error": Style("Error", RED, "dashdot", "x"),
     "repetition": Style("Stopped repeating itself", PURPLE, "longdash", "|"),
 }
-# Code classes as in the worker's HTTP metrics.
 STATUSES = {
     f"{digit}xx": Style(f"{style.label[:-5]}({digit}xx)", style.colour, style.dash, style.hatch)
     for digit, style in OUTCOMES.items()

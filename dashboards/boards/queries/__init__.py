@@ -99,12 +99,10 @@ def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) 
 
 
 def plain(name: str, scope: Scope, times: Times) -> str:
-    """Render with `rate` and `increase` as declared."""
     return QUERIES[name](scope, times)
 
 
 def declared(name: str, scope: Scope, times: Times) -> str:
-    """As `plain`, but reading recording rules where available."""
     text = plain(name, scope, times)
     return recording_rules.instead(text, times) if times.kept else text
 

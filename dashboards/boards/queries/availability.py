@@ -35,7 +35,6 @@ def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
 
 
 def scraped(scope: Scope) -> str:
-    """Count targets, up or down."""
     return f"count(up{_scraped(scope)})"
 
 
@@ -47,7 +46,6 @@ def scraped_every(scope: Scope) -> str:
 
 
 def exported(metrics: tuple[str, ...], braces: str) -> str:
-    """Return which of these metrics exist, as series with `__name__`."""
     for metric in metrics:
         if not NAME.fullmatch(metric):
             raise ValueError(f"{metric!r} is not a valid metric name")
@@ -66,12 +64,10 @@ def alerts(scope: Scope) -> str:
 
 
 def alerts_of(name: str, scope: Scope) -> str:
-    """Firing alerts of one rule."""
     return f"ALERTS{scope.router(alertstate='firing', alertname=name)}"
 
 
 def alerts_active(scope: Scope) -> str:
-    """Firing and pending alerts."""
     return f"ALERTS{scope.router()}"
 
 
@@ -94,7 +90,6 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "Kubernetes objects (kube-state-metrics)": ("kube_pod_info",),
 }
 LABELS = ("namespace", "endpoint_name", "pod")
-# vLLM's names when scraped at /metrics/ with a trailing slash.
 COLONLESS = RUNNING.replace(":", "_", 1)
 
 
@@ -116,7 +111,6 @@ def endpoints() -> str:
 
 
 def without(label: str) -> str:
-    """Count workers whose series lack the label."""
     return f'count ({RUNNING}{{{label}=""}})'
 
 

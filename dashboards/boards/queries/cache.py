@@ -69,7 +69,6 @@ def _by_tier(scope: Scope, times: Times) -> Parts:
 
 
 def _by_source(scope: Scope, times: Times) -> Parts:
-    """For workers without tier labels."""
     sources = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
     newer = f"unless on (pod) {rate(n.CACHED, scope.engines(), times)}"
     return [
@@ -79,7 +78,6 @@ def _by_source(scope: Scope, times: Times) -> Parts:
 
 
 def _by_hits(scope: Scope, times: Times) -> Parts:
-    """For workers without source labels, too."""
     hits, asked = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
     beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
     newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
@@ -114,7 +112,6 @@ def reuse(scope: Scope, times: Times) -> str:
 
 @named("reuse_each")
 def reuse_each(scope: Scope, times: Times) -> str:
-    """Per endpoint, for lists at one moment."""
     return _reuse("endpoint_name", scope, times)
 
 
@@ -172,7 +169,6 @@ def reused_tokens_by_tier(scope: Scope, times: Times) -> str:
 
 
 def reused_parts(scope: Scope, times: Times) -> Parts:
-    """Cached tokens/s."""
     return [*_by_tier(scope, times)[:-1], *_by_source(scope, times)]
 
 
@@ -196,7 +192,6 @@ def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
 
 @named("load_speed")
 def load_speed(scope: Scope, times: Times) -> str:
-    """Bytes per second of transfer time to the device."""
     new = [rate_by("", m, scope.engines(), times) for m in (n.LOAD_BYTES, n.LOAD_TIME)]
     to_device = scope.engines(transfer_type="CPU_to_GPU")
     old = [rate_by("", m, to_device, times) for m in (n.OFFLOADED_OLD, n.OFFLOAD_TIME_OLD)]
@@ -266,7 +261,6 @@ for _name, _metric in {
 
 @named("l2_hit_share")
 def l2_hit_share(_scope: Scope, times: Times) -> str:
-    """Over all tiers."""
     return share(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
 
 

@@ -103,7 +103,6 @@ def gpus_requested(scope: Scope, _times: Times) -> str:
 
 @named("gpus_allocatable")
 def gpus_allocatable(_scope: Scope, _times: Times) -> str:
-    """The cluster's total, independent of the scope."""
     return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
 
 

@@ -67,7 +67,6 @@ named("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _
 
 @named("reused_tokens_hour")
 def reused_tokens_hour(scope: Scope, times: Times) -> str:
-    """Per hour at the current rate."""
     reused = rate_by(_BY, n.CACHED_ALL, scope.engines(), times)
     return f"{reused} * {_HOUR_S} {_top(scope, times)}"
 
@@ -79,7 +78,6 @@ def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
 
 @named("reused_tokens_day_by_tier")
 def reused_tokens_day_by_tier(scope: Scope, _times: Times) -> str:
-    """Over the day before each point."""
     grown = f"increase({n.CACHED}{scope.engines()}[1d])"
     return f"sum by (source) ({grown})"
 

@@ -31,7 +31,6 @@ PHASES = {"queue": n.QUEUE_TIME, "prefill": n.PREFILL_TIME, "decode": n.DECODE_T
 _ENDPOINT, _POD = "endpoint_name", "pod"
 # Suffix of a query's name: for all workers together, or per worker.
 _ALL, _EACH_ENDPOINT, _EACH_WORKER = ("", ""), ("_by_endpoint", _ENDPOINT), ("_by_worker", _POD)
-# Alternative metric names by query name.
 _HISTOGRAMS = {
     "ttft": (n.TTFT,),
     "itl": (n.ITL, n.ITL_OLD),
@@ -135,7 +134,6 @@ def on_time_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("ttft_p90_each")
 def ttft_p90_each(scope: Scope, times: Times) -> str:
-    """Per endpoint, for lists at one moment."""
     return quantile(0.9, _ENDPOINT, (n.TTFT,), scope.engines(), times)
 
 
@@ -161,7 +159,6 @@ def waiting_by_reason(scope: Scope, times: Times) -> str:
 
 @named("kv_usage_by_worker")
 def kv_usage_by_worker(scope: Scope, times: Times) -> str:
-    """Maximum over each worker's engines."""
     braces = scope.engines()
     used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (pod) ({used}) {_most_kv(_POD, braces, times)}"
@@ -169,7 +166,6 @@ def kv_usage_by_worker(scope: Scope, times: Times) -> str:
 
 @named("kv_usage_by_endpoint")
 def kv_usage_by_endpoint(scope: Scope, times: Times) -> str:
-    """Maximum over each endpoint's engines."""
     braces = scope.engines()
     used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (endpoint_name) ({used}) {_most_kv(_ENDPOINT, braces, times)}"

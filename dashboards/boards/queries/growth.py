@@ -36,7 +36,6 @@ _TARGET: Final = "on (job, instance)"
 
 
 def window_s(found: re.Match[str]) -> int:
-    """Return the window of a match of `GROWN`, in seconds."""
     return int(found[4]) * _SECONDS[found[5]]
 
 
@@ -75,8 +74,6 @@ def drawn(expression: str, times: Times, appeared: Collection[str] | None = None
 
 
 def counted(expression: str, every_s: int) -> str:
-    """Growth in windows of `every_s`."""
-
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         counter, length_s = f"{metric}{braces}", window_s(found)
@@ -145,6 +142,5 @@ def _known(length_s: int) -> str:
 
 
 def _ranking(counter: str, length_s: int) -> str:
-    """Return an estimate that misses no series, for ranking."""
     last = f"last_over_time({counter}[{length_s}s] @ end())"
     return f"({last} - {counter} @ end() offset {length_s}s >= 0 or {last})"

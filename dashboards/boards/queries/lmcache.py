@@ -21,7 +21,6 @@ from dashboards.boards.queries.promql import (
 
 
 def both(name: str) -> tuple[str, str]:
-    """Return both forms of an in-process metric's name."""
     return f"lmcache:{name}", f"lmcache_{name}"
 
 

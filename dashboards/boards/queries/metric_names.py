@@ -4,7 +4,6 @@ vLLM's are those of 0.32; comments at `_OLD` names give their last version. LMCa
 forms: with a colon, and with an underscore in OpenMetrics.
 """
 
-# Workers: latency and load.
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
 ITL_OLD = "vllm:time_per_output_token_seconds"  # both in 0.11, removed by 0.16
@@ -79,7 +78,6 @@ LMS_L1_BYTES = "lmcache_mp_l1_memory_usage_bytes"
 LMS_L2_BYTES = "lmcache_mp_l2_usage_bytes"
 LMS_L2_EVICTED = "lmcache_mp_l2_evicted_objects_chunks_total"
 
-# The router.
 REQUESTS = "emberline_router_requests_total"
 ERRORS = "emberline_router_request_errors_total"
 RETRIES = "emberline_router_retries_total"
@@ -105,7 +103,6 @@ KV_EVENTS_UP = "emberline_router_kv_events_up"
 KV_BELIEVED = "emberline_router_kv_index_believed"
 KV_PROBE = "emberline_router_kv_probe_success"
 
-# The L2 engine.
 L2_LOOKUPS = "emberline_l2_lookup_blocks_total"
 L2_HITS = "emberline_l2_hit_blocks_total"
 L2_USED = "emberline_l2_used_bytes"
@@ -119,7 +116,6 @@ L2_REJECTED = "emberline_l2_rejected_writes_total"
 L2_INTEGRITY = "emberline_l2_integrity_failures_total"
 L2_NODE_UP = "emberline_l2_node_up"
 
-# NVIDIA's DCGM exporter.
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 GPU_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 GPU_TENSOR = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"
@@ -130,7 +126,6 @@ GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
 GPU_POWER = "DCGM_FI_DEV_POWER_USAGE"
 GPU_XID = "DCGM_FI_DEV_XID_ERRORS"
 
-# kube-state-metrics, and cAdvisor within the kubelet.
 POD_REQUESTS = "kube_pod_container_resource_requests"
 NODE_ALLOCATABLE = "kube_node_status_allocatable"
 POD_READY = "kube_pod_status_ready"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 SCRAPE_S = 5
 JOBS = ("vllm", "router", "l2")  # as in prometheus/targets.py
-TOP = 12  # maximum lines of a chart
+TOP = 12
 
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -33,7 +33,6 @@ class Scope:
     worker: str = ""
 
     def engines(self, **more: str) -> str:
-        """Return the selector of worker metrics."""
         return self._braces("endpoint_name", self._of_worker("pod") | more)
 
     def router(self, **more: str) -> str:
@@ -78,7 +77,6 @@ QUERIES: dict[str, Query] = {}
 
 
 def escaped(value: str) -> str:
-    """Escape a label value for PromQL's quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -142,13 +140,11 @@ def quantile(share: float, by: str, metrics: Sequence[str], braces: str, times: 
 
 
 def mean(metric: str, braces: str, times: Times, by: str = "") -> str:
-    """Mean of a histogram's observations."""
     total, count = (rate_by(by, f"{metric}_{end}", braces, times) for end in ("sum", "count"))
     return ratio(total, count)
 
 
 def joined(vector: str, name: str, *labels: str) -> str:
-    """Join several labels into one name."""
     sources = ", ".join(f'"{label}"' for label in labels)
     return f'label_join({vector}, "{name}", " ", {sources})'
 

@@ -26,8 +26,6 @@ OF_ONE: Final = ("engine", "instance", "pod", "worker")  # labels removed from s
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Names and interval of one group of rules."""
-
     every_s: int
     prefix: str
 
@@ -57,7 +55,7 @@ FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # coa
 
 _LONG_S = 3600  # shorter windows have too few samples to gain from rules
 _MANY = 12
-_LOOKS = 300  # moments at which coverage is tested
+_LOOKS = 300
 _NAMES_ONE = re.compile(rf"\b({'|'.join(OF_ONE)})\b")
 
 
@@ -105,14 +103,12 @@ def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family |
 
 
 def counters() -> tuple[str, ...]:
-    """Return every counter and histogram series whose growth is queried."""
     times = Times(300, 300)
     found = (GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
     return tuple(sorted({one[2] for each in found for one in each}))
 
 
 def rules(family: Family) -> list[dict[str, str]]:
-    """Return the family's rules, to be evaluated at its interval."""
     jobs = "|".join(JOBS)
     found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in counters():

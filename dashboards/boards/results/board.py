@@ -36,8 +36,8 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
-_BEFORE = "before_"  # query name prefix for the previous period
-_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # states that claim an absence
+_BEFORE = "before_"
+_DOUBTFUL = ("zero", "quiet", "absent", "needs")
 
 __all__ = [
     "BoardResult",
@@ -238,7 +238,6 @@ def _appeared(
     *,
     back: int,
 ) -> frozenset[str] | None:
-    """Return the counters of which a series appeared within the range; None means any."""
     texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
     counters = queries.growth.counters(texts)
     if not counters:
@@ -255,7 +254,6 @@ def _is_none(answer: QueryResult) -> bool:
 
 
 def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
-    """Return a notice if some of several sources did not answer."""
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
         return None
@@ -271,7 +269,6 @@ def _questions(
     at: int,
     appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
-    """Query panels over the window, and targets at the current moment."""
     asked = {
         line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
         for panel in panels
@@ -306,7 +303,6 @@ def _questions_before(
 
 
 def before(window: Window) -> Window:
-    """Return the previous window of equal length."""
     return Window(window.start - window.length_s, window.start, window.step)
 
 

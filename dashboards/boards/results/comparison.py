@@ -14,7 +14,7 @@ from dashboards.boards.panels import Panel
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"
-_DRAWN = ("lines", "stacked", "bars")  # heat maps and big numbers have no lines to compare
+_DRAWN = ("lines", "stacked", "bars")
 HEADS = ("Mean before", "Change")
 
 
@@ -25,7 +25,6 @@ def compared(
     before: Sequence[StyledSeries],
     window: Window,
 ) -> dict[str, Any]:
-    """Return the panel's document with the series `before` of the previous period."""
     figure, table = document["figure"], document["table"]
     if figure is not None and panel.kind in _DRAWN:
         ghosts = _ghosts(panel, drawn, before, window, figure["data"])
@@ -47,7 +46,7 @@ def _ghosts(
     for item in before:
         style = styles.get(item.key, item.style)
         values = item.values
-        if panel.kind == "stacked":  # draw the upper edge of an area
+        if panel.kind == "stacked":
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
         if any(item.numbers) and (style.label in visible or item.key not in styles):

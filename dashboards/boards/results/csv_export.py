@@ -15,7 +15,6 @@ from typing import TypeVar
 from dashboards.boards.results.board import BoardResult, PanelResult
 
 T = TypeVar("T")
-# First characters of spreadsheet formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -22,7 +22,7 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 
 READ_AT_MOST: Final = 20_000  # windows of all targets read for one total
 _TAIL_S: Final = 900  # s; possible lag of recording rules
-_PEAKS: Final = 20_000  # moments at which a gauge is read for its peak
+_PEAKS: Final = 20_000
 _NAMED: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
 _KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
@@ -54,7 +54,6 @@ class EvidenceScope:
 
 
 def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    """Return the range totals of all counted lines of big numbers."""
     figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
     names = [line.query for line in figures if is_counted(line)]
     kept = at.times.kept if _is_dear(at.targets, at.length_s) else ()
@@ -68,7 +67,6 @@ def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
 def lately(
     asker: Asker, scope: Scope, names: Sequence[str], length_s: int
 ) -> dict[str, QueryResult]:
-    """Return each query's total over the last `length_s` seconds."""
     now = time.time()
     targets = resolution.targets(asker, scope, now)
     if not _is_dear(targets, length_s):
@@ -143,7 +141,6 @@ def _joined(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult
 
 
 def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
-    """Return evidence by panel id."""
     if not panels:
         return {}
     asked: dict[str, Question] = {}
@@ -208,11 +205,9 @@ def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
 
 
 def _series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
-    """Return all series, the exact ones last."""
     return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
 
 
 def _words(panel: Panel, value: float, length_s: int) -> str:
-    """Format the value; rates become counts over the range."""
     unit = _SUMS.get(panel.unit)
     return in_words(unit, value * length_s) if unit else in_words(panel.unit, value)

@@ -15,7 +15,6 @@ from dashboards.prometheus.http.client import Asker
 
 LATELY_S = 900
 NO_PROMPT = "No prompt token was processed in the last 15 minutes."
-# By cost: nearest tier first, computed last.
 TIERS = (
     ("device", "Device"),
     ("l1", "L1"),

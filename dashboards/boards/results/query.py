@@ -26,8 +26,8 @@ _STEPS = (
     *(1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400),
 )
 _POINTS = 360
-_NAME = 253  # longest worker name in Kubernetes
-_ID = 60  # longest panel id
+_NAME = 253
+_ID = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,6 @@ class BoardQuery:
 
     @property
     def poll_s(self) -> int:
-        """Return the refresh interval in seconds; 0 means none."""
         if self.refresh is not None:
             return self.refresh
         return 0 if self.fixed else self.range.poll_s
@@ -76,7 +75,6 @@ class BoardQuery:
         return urlencode(pairs)
 
     def during(self, start: int, end: int) -> BoardQuery:
-        """Return a copy with a fixed range."""
         return replace(self, range=custom(start, end), until=end)
 
 
@@ -92,7 +90,6 @@ class BoardLocation:
         return self.board.panels(one=bool(self.endpoint))
 
     def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
-        """Return all panels, or the one in full-screen view."""
         return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
 
     def scope(self, scope: Scope, look: BoardQuery) -> Scope:
@@ -123,7 +120,6 @@ def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Proble
 
 
 def custom(start: int, end: int) -> Range:
-    """Return a fixed range with a round step."""
     length = end - start
     step = next((step for step in _STEPS if length <= step * _POINTS), _STEPS[-1])
     label = f"{_clock(start)} to {_clock(end)} UTC"

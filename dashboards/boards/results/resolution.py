@@ -14,13 +14,11 @@ from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.prometheus.http.client import Asker, QueryResult, Question
 
 KEPT_S = 60  # s; also how long values of a replaced Prometheus remain in use
-_MOST = 10_000  # remembered scopes
+_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """`at`: time of the query."""
-
     at: float
     every_s: int = SCRAPE_S
     targets: int = 0
@@ -63,14 +61,13 @@ def _number(answer: QueryResult) -> float | None:
 
 
 def forget() -> None:
-    """Clear the memory, for a changed Prometheus."""
     _known.clear()
 
 
 READ_AT_MOST = 10_000  # points of all targets, for steps below those of recording rules
 KEPT_AT_MOST = 20_000
 _KEPT_S = 60
-_FEWEST = 12  # minimum points of a line
+_FEWEST = 12
 _STEPS_S = (
     *(10, 15, 20, 30, 60, 120, 300, 600, 900),
     *(1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400),

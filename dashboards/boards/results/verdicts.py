@@ -47,7 +47,7 @@ MARKS = (
     ("0.13", f"{n.COMPUTED_TOKENS}_count"),
 )
 _SINCE = re.compile(r"vLLM (\d+\.\d+)(?:, (.*))?")
-_NAMED = 5  # endpoints named in a message; the rest is counted
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,6 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class PanelFacts:
-    """Facts shared by the verdicts of all panels."""
-
     jobs: Mapping[str, Scraped]
     exported: frozenset[str]
 
@@ -107,7 +105,6 @@ def judge(
     fault: Fault | None,
     evidence: Evidence = NO_EVIDENCE,
 ) -> tuple[State, Message | None]:
-    """Return the panel's state and its message."""
     numbers = points.numbers
     if fault is not None:
         states: dict[FaultKind, State] = {

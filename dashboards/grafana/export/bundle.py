@@ -30,8 +30,6 @@ providers:
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """`path` is relative to the export."""
-
     path: str
     text: str
     media_type: str

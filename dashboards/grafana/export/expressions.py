@@ -23,7 +23,6 @@ ONE: Final = Scope(ENDPOINT, NAMESPACE, worker=WORKER)
 FLEET: Final = Scope(among=(ENDPOINT,))
 # Two sets of placeholder times; no board has such a step or range.
 _PROBES: Final = (Times(1_000_003, 7_000_009), Times(2_000_003, 9_000_011))
-# Price metrics of the console's own /metrics.
 FACTORS: Final = {
     "worker_usd_hour": "emberline_worker_usd_hour",
     "saved_usd_token": "emberline_saved_usd_per_token",

@@ -103,7 +103,6 @@ def groups(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> list[dict[str, 
 
 
 def long_ranges() -> list[dict[str, Any]]:
-    """Return the rule groups for ranges of hours, days and weeks."""
     return [
         {
             "name": LONG_RANGES[family.every_s],
@@ -115,7 +114,6 @@ def long_ranges() -> list[dict[str, Any]]:
 
 
 def every_group() -> list[dict[str, Any]]:
-    """Return the rule groups that every Prometheus should load."""
     return [*groups(), *long_ranges()]
 
 

@@ -35,8 +35,7 @@ _CODE = re.compile(r"<Code>([A-Za-z.]{1,60})</Code>")
 _SESSION = "emberline"
 
 
-class NoCredentialsError(Exception):
-    """The message is shown to users and contains no secret."""
+class NoCredentialsError(Exception): ...
 
 
 @dataclass(frozen=True, slots=True)

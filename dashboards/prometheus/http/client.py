@@ -47,7 +47,6 @@ _HEAVY_THREADS = 2
 _CACHED = 512
 _MOST_SERIES = 20_000  # per result, where the server supports `limit` (3.0 and newer)
 _FREE = "vector(1)"
-# Error texts of Prometheus, Thanos and Mimir for queries over their limits.
 _LIMITED = re.compile(
     r"too many (?:samples|series|chunks|bytes|outstanding)"
     r"|maximum (?:number|limit) (?:of|on) (?:samples|series|chunks|bytes)"
@@ -65,8 +64,8 @@ class FaultKind(StrEnum):
     NOT_PROMETHEUS = "not_prometheus"
     BAD_QUERY = "bad_query"
     TOO_SLOW = "too_slow"
-    TOO_EXPENSIVE = "too_expensive"  # the query exceeds the server's limits
-    REFUSED = "refused"  # authentication or authorization failed
+    TOO_EXPENSIVE = "too_expensive"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class Question:
 class Deadlines:
     connect_s: float = 1.0
     read_s: float = 5.0
-    page_s: float = 8.0  # deadline for all queries of a page
+    page_s: float = 8.0
     cache_s: float = 5.0
 
 
@@ -159,8 +158,6 @@ class Asker(Protocol):
 
 
 class Prometheus:
-    """`name` is the display name of the source."""
-
     def __init__(
         self,
         url: str,
@@ -235,7 +232,7 @@ class Prometheus:
     def _answer(self, question: Question) -> QueryResult:
         away = self._away
         if away is not None and time.monotonic() < away[0]:
-            return QueryResult(fault=away[1])  # wait for a hanging server once per page
+            return QueryResult(fault=away[1])
         try:
             with self._retyped():
                 return QueryResult(series=_parse(self._fetch(question), question.window))
@@ -291,7 +288,6 @@ class Prometheus:
 
     @contextmanager
     def _retyped(self) -> Iterator[None]:
-        """Translate errors of the client and its libraries into a Fault."""
         try:
             yield
         except PrometheusApiClientException as error:
@@ -384,7 +380,6 @@ def _number(text: Any) -> float | None:
 
 
 def _apart(url: str, login: Login) -> tuple[str, Login]:
-    """Split user name and password in the URL off into a login."""
     try:
         parts = urlsplit(url)
         given = parts.username or parts.password
@@ -398,7 +393,6 @@ def _apart(url: str, login: Login) -> tuple[str, Login]:
 
 
 def shown(url: str) -> str:
-    """Return the URL without user name and password."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -99,7 +99,6 @@ def _marked(series: Series, name: str) -> Series:
 def _added(
     found: list[Series], add: Callable[[Iterable[float]], float]
 ) -> tuple[float | None, ...]:
-    """Aggregate point by point, ignoring missing values."""
     width = max(len(series.values) for series in found)
     points: list[float | None] = []
     for place in range(width):

@@ -42,7 +42,6 @@ class Reply:
 
     @property
     def leads_to(self) -> str:
-        """Return the redirect target."""
         return self.headers.get("location", "") if 300 <= self.status < 400 else ""
 
 
@@ -73,7 +72,6 @@ def exchange(
     params: Mapping[str, Any] | None = None,
     deadline_s: float = 5.0,
 ) -> Reply:
-    """Send one request and read the whole reply. Raises `NoReplyError`."""
     end = time.monotonic() + deadline_s
     limits = (min(_CONNECT_S, deadline_s), deadline_s)
     body = bytearray()
@@ -99,8 +97,6 @@ def exchange(
 
 
 class LivenessProbe:
-    """Test whether the server at `url` answers within `deadline_s`."""
-
     def __init__(self, login: Login, url: str, deadline_s: float) -> None:
         self._login, self._url, self._deadline_s = login, url, deadline_s
         # On its own thread: a socket timeout restarts with each byte of a slow reply.
@@ -147,7 +143,6 @@ def refusal(text: str) -> tuple[int, str, str]:
 
 
 def why(error: requests.RequestException) -> str:
-    """Describe a transport error for users."""
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS failed: {_last_cause(error)}."
     if isinstance(error, requests.Timeout):

@@ -14,8 +14,6 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`token` belongs to temporary credentials."""
-
     key_id: str
     secret: str = field(repr=False)
     token: str = field(default="", repr=False)
@@ -63,7 +61,6 @@ def _host(url: str) -> str:
 
 
 def _canonical(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
-    """Return the canonical request and the names of its signed headers."""
     parts = urlsplit(url)
     # The canonical path is encoded once more than the sent path, for every service except S3.
     path = quote(parts.path or "/", safe="/-_.~")

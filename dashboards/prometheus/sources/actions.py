@@ -51,7 +51,6 @@ def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
 def change(
     actor: User, name: str, data: Mapping[str, Any], *, expected_generation: int | None = None
 ) -> MetricsSource:
-    """Charts query the changed source from their next request on."""
     require(actor, "admin")
     try:
         with transaction.atomic():

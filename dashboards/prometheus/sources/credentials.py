@@ -27,7 +27,6 @@ def folder() -> Path:
 
 
 def login(source: MetricsSource) -> Login:
-    """Raises `LoginError` when a secret cannot be read."""
     auth = Auth(source.auth)
     return Login(
         auth=auth,

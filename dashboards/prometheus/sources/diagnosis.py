@@ -32,7 +32,7 @@ _BAD = ("danger", "warning")
 
 @dataclass(frozen=True, slots=True)
 class SourceDiagnosis:
-    level: str  # danger, warning or info
+    level: str
     title: str
     text: str
     fix: str = ""

@@ -114,7 +114,6 @@ class SourceForm(Styled, forms.Form):
         ]
 
     def typed(self) -> dict[str, Any]:
-        """Return the input in the shape `actions` takes."""
         found: dict[str, Any] = {
             name: str(self.data.get(name, "")).strip()
             for name in self.fields
@@ -127,7 +126,6 @@ class SourceForm(Styled, forms.Form):
         return {**found, "enabled": bool(self.data.get("enabled"))}
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Show refusals beside their fields, general ones above the form."""
         self.full_clean()
         for problem in problems:
             known = problem.field in self.fields

@@ -67,5 +67,4 @@ class MetricsSource(models.Model):
         return self.name
 
     def purpose(self, field: str) -> str:
-        """Return the purpose a secret field is sealed for."""
         return f"metrics-source/{self.pk}/{field}"

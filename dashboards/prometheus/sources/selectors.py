@@ -88,7 +88,6 @@ def own() -> MetricsSourceRef:
 
 
 def owners(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
-    """Map each endpoint to the name of its source."""
     by_cluster = {one.cluster or "": one.name for one in sources}
     default = by_cluster[""]
     return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
@@ -123,8 +122,6 @@ LOGINS = {
 
 @dataclass(frozen=True, slots=True)
 class ShownOwn:
-    """Display data of the console's own Prometheus, without secrets."""
-
     url: str
     embedded: bool
     login: str
