@@ -1,7 +1,4 @@
-"""Start cache proofs and calibrations, and fail abandoned runs.
-
-An endpoint has at most one live run of each kind; an abandoned run never blocks the next one.
-"""
+"""Start cache proofs and calibrations; at most one live run of each per endpoint."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows of cache proofs and calibrations.
-
-Actions create runs; background tasks write their results.
-"""
+"""Rows of cache proofs and calibrations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Run a queued cache proof and store its result.
-
-A conditional UPDATE claims the row, so a message delivered twice starts one run. Every run ends in
-a stored state.
-"""
+"""Run a queued cache proof and store its result. A conditional UPDATE claims the row."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Start, abort and remove benchmarks: check, do, notify.
-
-At most one live run per endpoint and `AT_ONCE` per console. Starting needs change permission on
-every endpoint under load. The audit trail records who loaded which endpoint with which job.
-"""
+"""Start, abort and remove benchmarks; at most one live run per endpoint."""
 
 from __future__ import annotations
 

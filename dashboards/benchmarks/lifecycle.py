@@ -1,9 +1,7 @@
 """Start, observe, end and clean up benchmarks; level-triggered by a sweep.
 
-A conditional UPDATE claims the row, so a run starts once. Every end is stored with its reason, and
-ended runs leave no process or folder. Any pass may die at any line; the next one continues. Only
-the machine that started a run can read its files; another one fails the run after `FORGOTTEN_S`
-without an update.
+A conditional UPDATE claims the row, so a run starts once. Any pass may die at any line; the next
+one continues. Only the machine that started a run can read its files.
 """
 
 from __future__ import annotations

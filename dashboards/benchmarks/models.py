@@ -1,8 +1,4 @@
-"""Benchmarks: job, progress and result.
-
-`actions` creates a row and may request its end; `lifecycle` alone writes its state. Traces and
-samples have a separate table, so that lists stay small.
-"""
+"""Benchmarks: job, progress and result. Traces and samples have a separate table."""
 
 from __future__ import annotations
 

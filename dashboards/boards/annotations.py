@@ -1,7 +1,6 @@
 """Annotations of a board's time range: changes, failures and fired alerts.
 
-The number of queries is independent of the number of endpoints. At most `MOST` notes are returned,
-the latest, and only of endpoints visible to the viewer.
+The number of queries is independent of the number of endpoints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cached JSON responses of boards.
 
-Viewers with equal visibility share one rendered board until a new point can be expected.
-Annotations depend on the viewer and are never shared.
+Viewers with equal visibility share a rendered board. Annotations depend on the viewer and are never
+shared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""HTML context of a board page: tabs, time ranges and links.
-
-Every link keeps the current selection. Nothing here queries Prometheus.
-"""
+"""HTML context of a board page: tabs, time ranges and links that keep the current selection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pages, JSON data and CSV of boards for the fleet and for one endpoint.
-
-Pages never wait for Prometheus: the browser loads the data with a second request.
-"""
+"""Pages, JSON data and CSV of boards. Pages never wait for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The page "Use your own Grafana" and its downloads.
-
-Dashboards name no endpoint and no team, so any viewer of a board may download them. `alert_rules`
-filters the rest by role.
-"""
+"""The page "Use your own Grafana" and its downloads. Dashboards name no endpoint and no team."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Columns of the endpoint list: cache hit rate, TTFT, requests and hourly cost.
 
-One Prometheus round and one price query for any number of rows; cells without a value contain text.
-The caller filters rows by visibility.
+One Prometheus round and one price query for any number of rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Fleet status from the console's database: phases, problems, recent changes and setup steps.
-
-The number of queries is independent of the number of rows. Results are limited to the viewer's
-endpoints.
-"""
+"""Fleet status from the console's database: phases, problems, recent changes and setup steps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Overview page: fleet status and the cache proof.
-
-The page never waits for Prometheus: the browser loads those parts separately.
-"""
+"""Overview page: fleet status and the cache proof. The page never waits for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Base class of metrics read from the database and exported at the console's own /metrics.
 
-Rows are cached for `kept_s` across all scrapers. While the database is unavailable, the scrape
-omits these series and the failure is counted.
+Rows are cached for `kept_s`. While the database is unavailable, the series are omitted.
 """
 
 from __future__ import annotations

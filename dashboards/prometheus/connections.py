@@ -1,6 +1,5 @@
-"""Select the Prometheus for the fleet or for one endpoint, and list Alertmanagers.
-
-All Prometheus clients come from `fleet` or `of_endpoint`; each makes at most two database queries.
+"""Prometheus clients of the fleet and of endpoints, with at most two database queries;
+Alertmanagers.
 """
 
 from __future__ import annotations

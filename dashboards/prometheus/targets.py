@@ -1,8 +1,4 @@
-"""Scrape targets for Prometheus (http_sd), and the console's own endpoint metrics.
-
-Three queries list all workers, routers and cache nodes. Prometheus authenticates with a bearer
-token.
-"""
+"""Scrape targets for Prometheus (http_sd, bearer token), and the console's own endpoint metrics."""
 
 from __future__ import annotations
 

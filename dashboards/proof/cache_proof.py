@@ -1,11 +1,7 @@
 """Cache proof: a long prompt sent cold, repeated, and sent to another worker.
 
-Claims rest on measurements only: token sources come from the worker's counters, durations from the
-caller's clock. A failed step states the reason.
-
-The order matters. A cold request stores its blocks in L1 and gradually in L2; vLLM writes to L2
-only while its engine steps. The second request is sent before waiting for L2 and provides the
-engine steps in which the writes go out.
+A cold request stores its blocks in L1 and gradually in L2; vLLM writes to L2 only while its engine
+steps. The second request is sent before waiting for L2 and provides these engine steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Live implementation of the proof's tools: the endpoint's router, workers' /metrics and a clock.
-
-Every call has a deadline; a missing response is a value, not an exception.
-"""
+"""Live implementation of the proof's tools. Every call has a deadline."""
 
 from __future__ import annotations
 

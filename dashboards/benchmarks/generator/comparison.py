@@ -1,8 +1,7 @@
 """Statistical comparison of two runs.
 
-Every claim has a confidence interval from resampling whole conversations (requests of one are not
-independent). No claim if the interval includes "no change", with too few requests, or with
-different workloads. Deterministic for equal samples.
+Confidence intervals come from resampling whole conversations (requests of one are not independent).
+No claim if the interval includes "no change", with too few requests, or with different workloads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Load test definition: workload, rate and limits.
-
-An invalid job is refused with all invalid fields. `as_json` and `from_json` are inverse. A field
-table gives form, REST and command line the same names, help and validation.
-"""
+"""Load test definition: workload, rate and limits."""
 
 from __future__ import annotations
 

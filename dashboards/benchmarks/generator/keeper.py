@@ -1,9 +1,7 @@
-"""Start and stop the load generator's process, by supervisord or as a child process.
+"""Start and stop the load generator's process; idempotent, raises ProvisionError only.
 
-With supervisord the generator is one of its programs, like routers and workers, and survives
-restarts of the console and its background worker. In a pod it is a child of the background worker
-and ends with the container; `lifecycle` reports that. Operations are idempotent, argv contains no
-secret, and the only exception is ProvisionError.
+Under supervisord the generator survives restarts of the console and its background worker. In a pod
+it is a child of the background worker and ends with the container.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Open-loop arrivals: at a rate, a session starts on time whether or not earlier ones finished, and
 durations count from the due time (no coordinated omission). Requests beyond `MAX_IN_FLIGHT` are
-counted as not sent. Each limit stops new requests; `abort` also ends those in flight.
+counted as not sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Execute a task: run the load, read the workers' counters, report progress.
-
-Progress is reported every second and at every end. It includes the generator's own CPU share: the
-results of a busy or late generator are flagged.
-"""
+"""Execute a task: run the load, read the workers' counters, report progress every second."""
 
 from __future__ import annotations
 

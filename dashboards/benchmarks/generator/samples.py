@@ -1,7 +1,6 @@
-"""Samples of a run, its time series and its result.
+"""Samples of a run, its time series (bounded memory) and its result.
 
-Memory is bounded (a series has at most `BUCKETS` points). Percentiles need a minimum number of
-requests. Failed requests are counted by reason and excluded from latencies.
+Failed requests are counted by reason and excluded from latencies.
 """
 
 from __future__ import annotations

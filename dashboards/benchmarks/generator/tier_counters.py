@@ -1,7 +1,5 @@
-"""Prompt tokens by source during a run, from the workers' counters.
-
-Reports growth between two readings. Workers without a response or without the counters are listed
-as unseen. Traffic of other clients is included.
+"""Prompt tokens by source during a run, from the workers' counters, including other clients'
+traffic.
 """
 
 from __future__ import annotations

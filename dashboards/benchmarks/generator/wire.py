@@ -1,8 +1,7 @@
 """HTTP/1.1 client on asyncio that records when each part of a response arrives.
 
-Every request ends: with its last byte, a named error, or at its deadline. Broken connections are
-never reused. Cancelling a request closes its connection, so the router sees the disconnect.
-Overhead between events is kept low because it is part of the measurement.
+Every request ends with its last byte, a named error, or at its deadline. Cancelling a request
+closes its connection. Overhead between events is part of the measurement.
 """
 
 from __future__ import annotations

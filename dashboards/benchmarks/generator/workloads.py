@@ -1,8 +1,6 @@
-"""Sessions of a job: texts, order and start times.
+"""Sessions of a job: texts, order and start times; deterministic.
 
-Deterministic: equal jobs give equal sessions at equal times, so that two endpoints get the same
-load. Prompts have the requested number of tokens: each word is one token in common vocabularies
-(and in the simulated worker).
+Each word is one token in common vocabularies (and in the simulated worker).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Render series as a Plotly figure, a table and a text for screen readers.
 
-Colours are readable on white and on black (backgrounds are transparent, text takes the page's
-colour from panels.css). Missing values are gaps, never bridged by a line.
+Colours work on white and on black. Missing values are gaps.
 """
 
 from __future__ import annotations

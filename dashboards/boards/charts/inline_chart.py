@@ -1,8 +1,4 @@
-"""Server-rendered SVG charts of benchmark runs; no script needed.
-
-Missing values are gaps, every chart states its latest values as text, and tiers keep their colours.
-Sizes are in view box units.
-"""
+"""Server-rendered SVG charts of benchmark runs. Sizes are in view box units."""
 
 from __future__ import annotations
 

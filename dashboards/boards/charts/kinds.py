@@ -1,7 +1,4 @@
-"""Chart kinds other than lines: heat maps of histograms, and big numbers.
-
-Plotly's cartesian bundle has no indicator trace, so a big number is an annotation above a line.
-"""
+"""Heat maps and big numbers. Plotly's cartesian bundle has no indicator trace: a number is text."""
 
 from __future__ import annotations
 

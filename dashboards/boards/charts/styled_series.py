@@ -1,8 +1,4 @@
-"""Series with names and styles, the input of every chart kind.
-
-Equal names get equal styles. Names without a declared style differ in colour and dash. A chart
-states how many series it omits.
-"""
+"""Series with names and styles, the input of every chart kind. Equal names get equal styles."""
 
 from __future__ import annotations
 

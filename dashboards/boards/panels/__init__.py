@@ -1,7 +1,4 @@
-"""Declarations of all boards and their panels.
-
-A tier has one colour and one dash everywhere. PromQL is in dashboards.boards.queries.
-"""
+"""Declarations of all boards and their panels."""
 
 from __future__ import annotations
 

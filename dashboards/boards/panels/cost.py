@@ -1,7 +1,4 @@
-"""Panels of endpoint costs and cache savings at the current rate.
-
-Prices come from the console; totals over a range are on the Costs page.
-"""
+"""Panels of endpoint costs and cache savings at the current rate."""
 
 from __future__ import annotations
 

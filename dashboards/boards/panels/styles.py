@@ -1,8 +1,4 @@
-"""Colour, dash and hatch of each tier, reason and outcome.
-
-The palette is Okabe and Ito's, safe for colour-blind readers; dash and hatch repeat the
-distinction.
-"""
+"""Colour (palette of Okabe and Ito), dash and hatch of each tier, reason and outcome."""
 
 from __future__ import annotations
 

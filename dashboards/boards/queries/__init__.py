@@ -1,7 +1,4 @@
-"""Every PromQL expression of the console, by name.
-
-User input enters PromQL only as an escaped label value. Metric names are defined in `metric_names`.
-"""
+"""Every PromQL expression of the console, by name. User input enters as escaped label values only."""
 
 from __future__ import annotations
 
@@ -86,12 +83,12 @@ from dashboards.boards.queries.promql import (
 
 
 def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
-    """Render for charts. `appeared`: see `growth.drawn`."""
+    """`appeared`: counters of which a series may have appeared; None means any."""
     return growth.drawn(declared(name, scope, times), times, appeared)
 
 
 def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
-    """Render for one value over a range that ends at a multiple of `growth.part_s`: ratios of sums,
+    """Render for one value over a range that ends at a multiple of the growth window: ratios of sums,
     quantiles of all observations, gauges at the end of the range.
     """
     text = declared(name, scope, Times(range_s, range_s, kept=kept_by))

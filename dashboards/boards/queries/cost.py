@@ -1,8 +1,4 @@
-"""Queries multiplied by prices in the console: workers and tokens per endpoint.
-
-Prometheus has no prices; every result keeps the label `endpoint_name`, the key of the worker price
-and of the saving per cached token.
-"""
+"""Queries that the console multiplies by prices, looked up by the label `endpoint_name`."""
 
 from __future__ import annotations
 

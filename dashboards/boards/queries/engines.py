@@ -1,7 +1,4 @@
-"""Queries of worker metrics: latency, load and prompt lengths.
-
-Valid for vLLM 0.11 to 0.32: renamed metrics are queried by both names.
-"""
+"""Queries of worker metrics for vLLM 0.11 to 0.32; renamed metrics are queried by both names."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """PromQL for the exact growth of counters within a window.
 
-`rate` and `increase` need two samples within their window. They miss a counter's value at its first
-sample (a series that appears with the value 5 grew by 5) and growth between the last sample of one
-window and the first of the next. Queries are declared with both; they are rendered as
+`rate` and `increase` miss a counter's value at its first sample (a series that appears with the
+value 5 grew by 5) and growth between the last sample of one window and the first of the next.
+Rendering replaces them:
 
-- `drawn`, for charts: `rate` over a window that overlaps the previous one, plus the whole value of
-  a series that appeared. It costs five times a `rate` and is used only for counters of which a
-  series appeared within the range (`names_appeared`).
-- `counted`, for one value over a range, and for recording rules: the last value within a window
-  less the value before it, so that consecutive windows add up to the exported count.
+- For charts: `rate` over a window that overlaps the previous one, plus the whole value of a series
+  that appeared. It costs five times a `rate` and is limited to counters of which a series appeared
+  within the range.
+- For totals and recording rules: the last value within a window less the value before it, so that
+  consecutive windows add up to the exported count.
 
 A series appeared if its target was scraped without it before the window, or if its process is young
 and its target was never scraped; otherwise Prometheus is new or could not reach the target. A lower
@@ -45,12 +45,12 @@ def counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def part_s(length_s: int) -> int:
-    """Return the window of `counted` in seconds. The range must end at a multiple."""
+    """Return the window of a total in seconds. The range must end at a multiple."""
     return next((part for longest, part in _PARTS if length_s <= longest), _LONG_PART_S)
 
 
 def ending(moment: float, length_s: int) -> int:
-    """Return the evaluation time of `counted` for a range that ends at `moment`: at most five
+    """Return the evaluation time of a total for a range that ends at `moment`: at most five
     minutes later, within Prometheus' lookback, so that growth before the moment is complete.
     """
     return -int(-moment // part_s(length_s)) * part_s(length_s)
@@ -89,7 +89,7 @@ def counted(expression: str, every_s: int) -> str:
 
 
 def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """Return the names of the counters (as of `counters`) of which a series appeared within
+    """Return the names of those counters of which a series appeared within
     `range_s` before the evaluation time.
     """
     by_braces: dict[str, set[str]] = {}

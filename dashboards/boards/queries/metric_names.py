@@ -1,7 +1,6 @@
-"""Metric names of the queried exporters, current and former.
+"""Metric names of the queried exporters as of vLLM 0.32; `_OLD` names are former ones.
 
-vLLM's are those of 0.32; comments at `_OLD` names give their last version. LMCache's have two
-forms: with a colon, and with an underscore in OpenMetrics.
+LMCache's names contain a colon, or an underscore in OpenMetrics.
 """
 
 TTFT = "vllm:time_to_first_token_seconds"

@@ -1,10 +1,7 @@
 """Building blocks of PromQL: scopes, times, selectors and aggregations.
 
-User input enters PromQL only as an escaped label value.
-
 The rate window is at least four scrape intervals, so that one missed scrape leaves no gap, and at
-least one step, so that no request falls between two points. Rendering replaces `rate` and
-`increase` by exact expressions (queries.growth).
+least one step, so that no request falls between two points.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Read recording rules instead of raw samples for ranges of hours and weeks.
 
-Results equal those of `growth` over whole steps of one or five minutes: a rule records the growth
-per second of each counter within the last interval, and a sum over time gives the total, also for
-an endpoint that existed for part of the range. `not_covered` tests whether the rules existed for
-the whole range.
-
-A counter scraped every five seconds has half a million samples per month, and eight thousand
-steps of five minutes. Queries without a worker label read sums over workers, so their cost is
-independent of the number of workers.
+Results equal those of `growth` over whole steps: a rule records the growth per second within its
+last interval, and a sum over time gives the total. Queries without a worker label read sums over
+workers, so their cost is independent of the number of workers.
 """
 
 from __future__ import annotations

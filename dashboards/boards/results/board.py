@@ -1,7 +1,6 @@
 """Query, judge and render the panels of a board.
 
-A panel without data has a message with the reason and the fix (verdicts). "Nothing happened" is
-stated only after the counters of the whole range were read (evidence).
+"Nothing happened" is stated only after the counters of the whole range were read (evidence).
 """
 
 from __future__ import annotations

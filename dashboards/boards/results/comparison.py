@@ -1,8 +1,4 @@
-"""Add the previous period to a panel: ghost lines, and differences in its table.
-
-A ghost has the colour and position of its line. Without a value in one period there is no
-difference.
-"""
+"""Add the previous period to a panel: ghost lines, and differences in its table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Board values as CSV.
-
-Numbers are unformatted and without units, missing values are empty cells, and no cell can be
-interpreted as a formula.
-"""
+"""Board values as CSV: unformatted, without units, no cell readable as a formula."""
 
 from __future__ import annotations
 

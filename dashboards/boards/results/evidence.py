@@ -1,8 +1,7 @@
 """Totals of a range from raw counters, and the test that nothing happened.
 
 A chart misses growth during failed scrapes and between the points of a gauge; recording rules lag
-by one evaluation. A panel without values is therefore queried again over its whole range before a
-state is reported (verdicts.judge).
+by one evaluation.
 """
 
 from __future__ import annotations

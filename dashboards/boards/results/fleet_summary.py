@@ -1,7 +1,4 @@
-"""Fleet summary for the Overview: recent cache hit rate by tier and TTFT.
-
-Missing values are explained in text.
-"""
+"""Fleet summary for the Overview: recent cache hit rate by tier and TTFT."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Location and URL query of a board: time range, refresh interval, comparison, worker, panel.
-
-`BoardQuery.read` and `BoardQuery.query` are inverse: the first parses input of a user, a form or a
-link, the second returns the shortest query that reproduces it.
-"""
+"""Location and URL query of a board: time range, refresh interval, comparison, worker, panel."""
 
 from __future__ import annotations
 

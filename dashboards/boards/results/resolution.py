@@ -1,7 +1,6 @@
-"""Scrape interval and number of targets, read from Prometheus' own samples.
+"""Scrape interval and number of targets, read from Prometheus' own samples once a minute.
 
-The rate window must fit the scrape interval: the local Prometheus scrapes every 5 s, one in a
-cluster every 15, 30 or 60 s. Queried once a minute for each endpoint and for the fleet.
+The rate window must fit the scrape interval: 5 s locally, up to 60 s in clusters.
 """
 
 from __future__ import annotations

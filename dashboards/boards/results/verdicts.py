@@ -1,9 +1,4 @@
-"""State of a panel, with the reason and the fix for missing values.
-
-Reasons: nothing happened, no scraped target, metric not exported by this version, missing exporter
-or price, Prometheus fault. "Nothing happened" is stated only for counters that did not grow over
-the whole range.
-"""
+"""State of a panel, with the reason and the fix for missing values."""
 
 from __future__ import annotations
 

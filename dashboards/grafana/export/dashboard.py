@@ -1,7 +1,6 @@
-"""Build a Grafana dashboard from a board: variables, rows, links and alert annotations.
+"""Build a Grafana dashboard from a board, one for many endpoints and one for a single endpoint.
 
-A board becomes two dashboards, for many endpoints and for one. Their uids are stable: an import
-replaces the previous version and bookmarks stay valid.
+Uids are stable: an import replaces the previous version.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """PromQL with Grafana variables in place of the console's values.
 
-Grafana gets `rate` as declared, over its own overlapping interval; the console's boards also count
-the first value of a new series (queries.growth).
-
-Queries are functions of a scope and times. Each is rendered with placeholder values, which are then
-replaced by variables. Rendering twice with different times detects values that were computed from
-the times: such a query is rejected, because Grafana could not follow.
+Each query is rendered with placeholder values, which are then replaced by variables. Rendering
+twice with different times detects values computed from the times: such a query is rejected, because
+Grafana could not follow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Recording rules that provide LMCache's documented metric names and precomputed long ranges.
 
-In its multi-process mode LMCache exports other names. The rules rename and never aggregate: every
-label stays, and `rate` sees counter resets as on the source series. A histogram of hit rates per
-request cannot be derived from the server's counters.
+The rules rename and never aggregate, so labels stay and `rate` sees counter resets. LMCache's
+histogram of hit rates cannot be derived in multi-process mode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scrape configuration for a Prometheus that follows this console.
-
-Targets come from the console (http_sd), so endpoint changes need no file edit. The token is
-referenced by file name and never written here.
+"""Scrape configuration for a Prometheus that follows this console (http_sd).
 
 - The path is `/metrics` without a trailing slash: with one, vLLM answers OpenMetrics and its
   `vllm:` names become `vllm_`.

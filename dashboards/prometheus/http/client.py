@@ -1,14 +1,11 @@
 """Prometheus client with deadlines, a result cache and typed faults.
 
 Every query returns within its deadline: series on a grid of whole steps, or a fault; never an
-exception, never NaN. An identical query is sent once within `cache_s`.
-
-An unreachable Prometheus is not queried again for `cache_s`. A slow or rejected query does not mark
-the server as down: while it answers a free query, only the failed query gets a fault. User-written
-queries run on separate threads, so they never delay boards.
+exception, never NaN. An unreachable Prometheus is not queried again for `cache_s`; a slow or
+rejected query does not mark the server as down. User-written queries run on separate threads.
 
 Retries are off: with the library's defaults a refused port costs 6 s and a hanging server 15 s.
-`requests` does not guarantee thread-safe sessions, so each session is used by one thread only.
+Each session is used by one thread only (`requests` does not guarantee thread safety).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Query several Prometheus servers as one.
 
-An unavailable source affects its own endpoints only: the others' series are returned with the fault
-beside them. An endpoint's series come from its own source, even if others have some too. Series
-with equal labels are aggregated if the question says how, else labelled with `metrics_source`.
+An unavailable source affects its own endpoints only. Series with equal labels are aggregated if the
+question says how, else labelled with `metrics_source`.
 """
 
 from __future__ import annotations

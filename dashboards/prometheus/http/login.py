@@ -1,7 +1,4 @@
-"""Credentials and TLS settings for a Prometheus or an Alertmanager.
-
-No secret appears in a repr. Requests are signed exactly as sent. AWS credentials are read on use.
-"""
+"""Credentials and TLS settings for a Prometheus or an Alertmanager. No secret appears in a repr."""
 
 from __future__ import annotations
 

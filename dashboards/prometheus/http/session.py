@@ -1,8 +1,7 @@
 """HTTP requests to a Prometheus or an Alertmanager with its login.
 
-Redirects are never followed (credentials would go along) and environment proxies are not used.
-Addresses forbidden by `console.core.outbound` are rejected after connecting, so that DNS rebinding
-has no effect.
+Redirects are never followed (credentials would go along). Addresses forbidden by
+`console.core.outbound` are rejected after connecting, so that DNS rebinding has no effect.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Changes of metrics sources: check, do, notify.
-
-A rejected action changes nothing; each action is audited without secrets; secrets are sealed before
-they reach the database. Changes need the admin role (they affect every chart and alert), tests the
-operator role.
-"""
+"""Changes of metrics sources (admin role) and their tests (operator role), audited without secrets."""
 
 from __future__ import annotations
 

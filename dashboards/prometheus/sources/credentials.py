@@ -1,7 +1,7 @@
-"""Build logins from source rows or the environment; unseal secrets or read them from files.
+"""Build logins from source rows or the environment.
 
-Secret files are confined to the console's folder of secret files. Errors name no content. Files are
-read each time, so a replaced token takes effect at once.
+Secret files are confined to the console's folder and read each time, so that a replaced token takes
+effect at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Examine a metrics source: reachability, server type, metrics and missing labels.
-
-Ends within about 10 s and reports a finding with a fix for everything that would leave charts
-empty.
-"""
+"""Examine a metrics source within 10 s: reachability, server type, metrics and missing labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Form of a metrics source.
-
-`actions` validates the input; refusals appear beside their fields. No secret is rendered.
-"""
+"""Form of a metrics source; `actions` validates the input. No secret is rendered."""
 
 from __future__ import annotations
 

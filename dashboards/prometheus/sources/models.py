@@ -1,7 +1,4 @@
-"""Metrics sources: Prometheus servers beside the console's own.
-
-Secrets are sealed. `actions` writes the rows; an examination writes only `found` and `verified_at`.
-"""
+"""Metrics sources: Prometheus servers beside the console's own."""
 
 from __future__ import annotations
 

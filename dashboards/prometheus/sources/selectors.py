@@ -1,7 +1,4 @@
-"""Read metrics sources and map endpoints to them.
-
-One query for all sources. Pages and REST get no secrets.
-"""
+"""Read metrics sources in one query and map endpoints to them."""
 
 from __future__ import annotations
 

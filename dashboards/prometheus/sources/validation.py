@@ -1,7 +1,4 @@
-"""Validate the input for a metrics source; return row values or all problems at once.
-
-Problems contain no secrets. A stored secret is never sent to an address it was not entered for.
-"""
+"""Validate the input for a metrics source; return row values or all problems at once."""
 
 from __future__ import annotations
 
