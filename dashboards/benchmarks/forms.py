@@ -74,7 +74,6 @@ class BenchmarkForm(Styled, forms.Form):
         return [self[name] for name in LIMITS]
 
     def read(self) -> BenchmarkRequest:
-        """Return the raw input; the job's errors are shown by `refuse`."""
         data: Mapping[str, Any] = self.data
         given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
         given["api"] = data.get("api") or CHAT_API

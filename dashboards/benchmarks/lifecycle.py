@@ -86,7 +86,6 @@ def one(row: Benchmark) -> None:
 
 
 def progress_now(row: Benchmark) -> dict[str, Any]:
-    """Return the latest progress: from its file if local, else as stored."""
     if row.state == BenchmarkState.RUNNING and row.host == this_host():
         found = files.read_progress(_folder(row))
         if found is not None:

@@ -53,7 +53,6 @@ def loaded(endpoint: Endpoint, *, asking: bool = True) -> Loaded:
 
 
 def facts(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the endpoint's state, stored with the result."""
     spec, seen = endpoint.parsed, loaded(endpoint, asking=False)
     return {
         "generation": endpoint.generation,

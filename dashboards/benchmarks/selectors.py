@@ -38,7 +38,6 @@ def one(name: str, run: UUID) -> Benchmark:
 
 
 def seen_by(viewer: Somebody, run: Any) -> Benchmark:
-    """Return a visible run by id alone, for comparisons."""
     try:
         wanted = run if isinstance(run, UUID) else UUID(str(run))
     except ValueError:

@@ -84,7 +84,6 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def outlook(request: HttpRequest, name: str) -> HttpResponse:
-    """Preview the load of the current form; starts nothing."""
     form = _form(request, name)
     return render(request, "benchmarks/htmx/outlook.html", _outlook(form, _endpoint(name), request))
 

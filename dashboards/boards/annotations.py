@@ -52,7 +52,6 @@ class Note:
 
 
 def notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
-    """Return the page's JSON: the latest notes first, and the number of omitted ones."""
     start = datetime.fromtimestamp(window.start, UTC)
     end = datetime.fromtimestamp(window.end + window.step, UTC)  # up to the next point
     found: list[Note] = []
@@ -122,7 +121,6 @@ def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
 
 
 def _nodes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
-    """Yield audit records of cache tiers and their nodes, if the viewer may see them."""
     for prefix in _NODES:
         rows = trail.events(target=prefix, viewer=viewer).filter(at__range=(start, end))
         for row in rows[: MOST + 1]:

@@ -82,7 +82,6 @@ def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpRespo
 
 
 def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """Return unformatted values; missing ones are empty."""
     chosen, _ = query.read(request.GET, time.time())
     found = answers.measure(request.user, place, chosen, scope)
     name = csv_export.filename(found, place.board.key, place.endpoint)

@@ -32,7 +32,6 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
-    """Download everything. `?recorded=true`: for large fleets."""
     recorded = request.GET.get("recorded") == "true"
     found = files(request.user, console_url(request), recorded=recorded)
     packed = export.zipped(found)

@@ -56,14 +56,12 @@ def connect() -> None:
 
 
 def numbers(rows: Sequence[Endpoint]) -> Cells:
-    """Return values of the last 15 minutes."""
     names = [name for name, _ in _ASKED.values()]
     answers = evidence.lately(connections.fleet(), Scope(), names, LATELY_S)
     return {key: _column(key, answers[name], rows) for key, (name, _) in _ASKED.items()}
 
 
 def costs(rows: Sequence[Endpoint]) -> Cells:
-    """Return the hourly cost of the workers that are ready now."""
     catalogue = instances()
     found = {}
     for row in rows:

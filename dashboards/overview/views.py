@@ -113,7 +113,6 @@ def numbers(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
-    """Render the summary of one endpoint for its pages."""
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
     found = summary(connections.of_endpoint(name), scope)
     return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
@@ -122,7 +121,6 @@ def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
 @never_cache
 @require_safe
 def proof(request: HttpRequest, name: str) -> HttpResponse:
-    """Render the proof's card, polled by htmx while a run is live."""
     actions.fail_abandoned_runs()
     context = _proof_context(request, _endpoint(request, name))
     return responses.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)

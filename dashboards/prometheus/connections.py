@@ -40,7 +40,6 @@ class Alertmanager:
 
 
 def fleet() -> Asker:
-    """Return a client for all endpoints: one Prometheus, or several queried as one."""
     found = selectors.asked()
     if len(found) == 1:
         return found[0].asker()
@@ -57,7 +56,6 @@ def any_known() -> bool:
 
 
 def alertmanagers() -> tuple[Alertmanager, ...]:
-    """Return the sources' Alertmanagers; with none, the console sends notifications itself."""
     return tuple(
         Alertmanager(
             one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login

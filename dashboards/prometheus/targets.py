@@ -103,7 +103,6 @@ def of_source(
 
 @login_not_required
 def own(request: HttpRequest) -> HttpResponse:
-    """Serve the web process's metrics, for setups without an admin port."""
     if not _known(request.headers.get("Authorization", "")):
         return _refused()
     if request.method not in ("GET", "HEAD"):

@@ -203,7 +203,6 @@ def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> ProofSte
 
 
 def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
-    """Require equal text and a shorter time."""
     if shot.same_text is False:
         return ProofStepVerdict(
             False, f"{name}: found in {tiers}, but the text differs from the cold one."
@@ -254,7 +253,6 @@ def _shoot(step: str, text: str, pin: str, facts: ProofFacts, tools: Tools) -> t
 def _sources(
     answer: PromptAnswer, before: list[MetricSample] | None, tools: Tools
 ) -> Mapping[str, int] | None:
-    """Return tokens per tier after the worker's counters were updated."""
     if before is None:
         return None
     deadline = tools.clock() + COUNTERS_WAIT_S

@@ -85,7 +85,6 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def curve(samples: Sequence[RequestSample], name: str = "ttft_s") -> list[tuple[float, float]]:
-    """Return the cumulative share of requests (0 to 1) over seconds."""
     ordered = sorted(value for value, _ in _values(_good(samples), name))
     if not ordered:
         return []
@@ -163,7 +162,6 @@ def _resampled(
 
 
 def _verdict(rows: Sequence[ComparisonRow], confident: bool) -> tuple[str, str]:
-    """Return a headline and a sentence from TTFT p50 and p90."""
     main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
     if not main:
         return "Nothing can be said.", "There are too few times of a first token to compare."

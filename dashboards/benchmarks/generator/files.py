@@ -90,7 +90,6 @@ def write_samples(folder: Path, samples: Sequence[RequestSample]) -> None:
 
 
 def read_samples(folder: Path) -> bytes:
-    """Return the gzipped samples, empty without any."""
     try:
         return (folder / "samples.json.gz").read_bytes()
     except OSError:

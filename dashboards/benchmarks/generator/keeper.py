@@ -51,7 +51,6 @@ def folder_of(var: Path, run: str) -> Path:
 
 
 def folders(var: Path) -> list[Path]:
-    """Return the folders of all runs on this machine that were not cleaned up."""
     try:
         return [path for path in (var / "benchmarks").iterdir() if _RUN.fullmatch(path.name)]
     except OSError:
@@ -70,8 +69,6 @@ def this_host() -> str:
 
 
 class Supervised:
-    """Generators as programs of this machine's supervisord."""
-
     def __init__(self, var: Path) -> None:
         self._var = var
         self._provisioner = registry.get("local", var)

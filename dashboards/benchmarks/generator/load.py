@@ -128,7 +128,6 @@ class Load:
             await asyncio.wait(set(self._tasks))
 
     async def _drain(self) -> None:
-        """Wait for requests in flight, with a limit."""
         if not self._tasks or self._abort.is_set():
             return
         ending = self._loop.create_task(self._all_ended())
@@ -153,7 +152,6 @@ class Load:
             said.append("".join(reply.text))
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep, or return early when the run stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

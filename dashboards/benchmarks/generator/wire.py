@@ -294,7 +294,6 @@ class _Connection(asyncio.Protocol):
 
 
 def read_event(reply: Reply, data: bytes, now: float) -> None:
-    """Add one event of a completion stream to the reply."""
     if data == b"[DONE]":
         reply.ended = True
         return

@@ -141,7 +141,6 @@ class Plan:
 
 
 def plan(job: Job) -> Plan:
-    """Return the plan. With users, the number of requests is an upper bound."""
     requests = prompt = answers = 0
     last = 0.0
     for session in sessions(job):

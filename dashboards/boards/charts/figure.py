@@ -28,7 +28,6 @@ _RULE = "rgba(128,128,128,0.25)"
 
 
 def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
-    """Return Plotly's data and layout, or None without any value."""
     shown = told(drawn)
     happened = [item for item in shown if any(item.numbers)]
     if panel.hides_zeros and happened:

@@ -110,8 +110,6 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class PanelSection:
-    """Panels under one heading; "" for none."""
-
     title: str
     panels: tuple[Panel, ...]
 

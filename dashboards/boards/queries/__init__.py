@@ -1,4 +1,4 @@
-"""Every PromQL expression of the console, by name. User input enters as escaped label values only."""
+"""PromQL expressions of the console, by name. User input is escaped into label values."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | No
 
 
 def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
-    """Render for one value over a range that ends at a multiple of the growth window: ratios of sums,
-    quantiles of all observations, gauges at the end of the range.
+    """Render for one value over a range whose end is a multiple of the growth window: ratios of
+    sums, quantiles of all observations, gauges at the end of the range.
     """
     text = declared(name, scope, Times(range_s, range_s, kept=kept_by))
     return growth.counted(text, growth.part_s(range_s))

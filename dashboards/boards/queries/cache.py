@@ -128,7 +128,6 @@ def reuse_by_worker(scope: Scope, times: Times) -> str:
 
 @named("hits_device")
 def hits_device(scope: Scope, times: Times) -> str:
-    """The documented reference formula: device cache only."""
     hits, asked = (sum_by("", rates(names, scope.engines(), times)) for names in (_HITS, _QUERIES))
     return ratio(hits, asked)
 

@@ -97,7 +97,6 @@ def gpus_of_workers(scope: Scope, _times: Times) -> str:
 
 @named("gpus_requested")
 def gpus_requested(scope: Scope, _times: Times) -> str:
-    """By all pods, for viewers of all endpoints."""
     return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
 
 

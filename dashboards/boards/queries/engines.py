@@ -117,7 +117,6 @@ def workers_up_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("on_time")
 def on_time(scope: Scope, times: Times) -> str:
-    """Share of requests with a TTFT of at most 1 s."""
     good = rate_by("", f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
     return ratio(good, rate_by("", f"{n.TTFT}_count", scope.engines(), times))
 

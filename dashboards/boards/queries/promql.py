@@ -33,11 +33,9 @@ class Scope:
         return self._braces("endpoint_name", self._of_worker("pod") | more)
 
     def router(self, **more: str) -> str:
-        """Return the selector of router metrics, which carry their endpoint themselves."""
         return self._braces("endpoint", more)
 
     def decisions(self, **more: str) -> str:
-        """Return the selector of router metrics that name a worker."""
         return self._braces("endpoint", self._of_worker("worker") | more)
 
     def _of_worker(self, label: str) -> dict[str, str]:
@@ -153,6 +151,5 @@ def busiest(by: str, metric: str, braces: str, times: Times) -> str:
 
 
 def highest(by: str, gauge: str, braces: str, times: Times) -> str:
-    """As `busiest`, by the mean of a gauge."""
     held = f"avg_over_time({gauge}{braces}[{times.range_s}s] @ end())"
     return f"and on ({by}) topk({TOP}, sum by ({by}) ({held}))"

@@ -159,7 +159,6 @@ def workers_healthy_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("circuits_open")
 def circuits_open(scope: Scope, _times: Times) -> str:
-    """0 while every circuit is closed."""
     return f"sum({n.CIRCUIT}{scope.decisions()} > bool 0)"
 
 

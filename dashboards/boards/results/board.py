@@ -160,7 +160,6 @@ def _plan(
 
 
 def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
-    """Send the queries; jobs without a live target need one more, for the time of the last one."""
     answers = evidence.spliced(prometheus.ask(plan.questions), plan.window)
     away = tuple(sorted(job for job, seen in _jobs(answers, plan.panels).items() if seen.up == 0))
     if away:
@@ -184,8 +183,6 @@ def _judge(
     fault: Message | None,
     factors: Factors,
 ) -> list[PanelResult]:
-    """Judge each panel; query evidence for those that would claim an absence and judge again."""
-
     def judge_one(panel: Panel, proof: Evidence = NO_EVIDENCE) -> PanelResult:
         return _shown(panel, answers, facts, plan.window, fault, factors, proof)
 

@@ -47,8 +47,6 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`fix` tells the reader what to do."""
-
     level: Literal["info", "warning", "danger"]
     title: str
     text: str
@@ -150,7 +148,6 @@ def _nothing(panel: Panel, evidence: Evidence) -> Message:
 
 
 def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
-    """Name endpoints that are not drawn because their price is unknown."""
     names = sorted(endpoints)
     shown = ", ".join(names[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

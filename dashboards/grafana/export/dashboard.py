@@ -198,7 +198,6 @@ def _size(declared: Panel) -> tuple[int, int]:
 
 
 def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
-    """Link lines named by endpoint or worker to its own dashboard."""
     label = next((line.by for line in declared.lines if line.by), "")
     if not declared.drill or not label or not wanted.board.one:
         return

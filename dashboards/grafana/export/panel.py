@@ -163,7 +163,6 @@ def _defaults(declared: Panel) -> Object:
 
 
 def _dressed(key: str, style: Style) -> Object:
-    """Return the override with the console's style of the series."""
     properties: list[Object] = [
         {"id": "displayName", "value": style.label},
         {"id": "color", "value": {"mode": "fixed", "fixedColor": style.colour}},

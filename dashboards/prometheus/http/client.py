@@ -149,8 +149,6 @@ class Deadlines:
 
 
 class Asker(Protocol):
-    """Query interface of one Prometheus or of several federated ones."""
-
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]: ...
 
 

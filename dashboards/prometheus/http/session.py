@@ -166,7 +166,6 @@ def _last_cause(error: BaseException) -> str:
 
 class _Session(requests.Session):
     def request(self, method: Any, url: Any, params: Any = None, **more: Any) -> requests.Response:  # type: ignore[override]
-        """Send a query that is too long for the request line as a form."""
         query = params.get("query", "") if isinstance(params, dict) else ""
         if method == "GET" and len(query) > _LONGEST:
             return super().request("POST", url, data=params, **more)

@@ -1,4 +1,4 @@
-"""Changes of metrics sources (admin role) and their tests (operator role), audited without secrets."""
+"""Changes (admin role) and tests (operator role) of metrics sources, audited without secrets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def change(
 
 
 def remove(actor: User, name: str, *, expected_generation: int | None = None) -> None:
-    """The source's endpoints fall back to the default source."""
     require(actor, "admin")
     with transaction.atomic():
         source = _locked(name)

@@ -91,7 +91,6 @@ def owners(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
 
 
 def source_of(endpoint: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
-    """Return the endpoint's source; the default's for an unknown endpoint."""
     if len(sources) == 1:
         return sources[0]
     return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
