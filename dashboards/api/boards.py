@@ -18,7 +18,8 @@ from console.core.errors import Problem, Refused
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import query
 from dashboards.boards.results.board import BoardResult, PanelResult

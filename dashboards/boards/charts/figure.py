@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dashboards.boards.charts import kinds, units
 from dashboards.boards.charts.styled_series import StyledSeries, Values, dressed, told, with_totals
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 __all__ = ["StyledSeries", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]

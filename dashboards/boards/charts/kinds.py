@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboards.boards.charts.styled_series import StyledSeries, Values, told
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 MAX_COLUMNS = 150  # of a heat map, about the resolution of a screen; each has twenty cells

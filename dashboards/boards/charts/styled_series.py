@@ -6,17 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dashboards.boards.panels import (
-    BLUE,
-    DASHES,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SKY,
-    Panel,
-    PanelLine,
-    Style,
-)
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style
+from dashboards.boards.panels.styles import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY
 from dashboards.prometheus.http.client import Series
 
 MAX_LINES = 40

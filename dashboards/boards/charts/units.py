@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dashboards.boards.panels import Unit
+from dashboards.boards.panels.declarations import Unit
 
 
 def in_words(unit: Unit, value: float | None) -> str:

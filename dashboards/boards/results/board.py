@@ -12,7 +12,8 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
-from dashboards.boards.panels import EXPORTERS, Panel, PanelLine, Range
+from dashboards.boards.panels.declarations import Panel, PanelLine, Range
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import comparison, evidence, resolution
 from dashboards.boards.results.verdicts import (

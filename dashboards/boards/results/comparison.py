@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboards.boards.charts.figure import StyledSeries, in_words
-from dashboards.boards.panels import Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"

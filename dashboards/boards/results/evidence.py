@@ -13,7 +13,7 @@ from typing import Final
 
 from dashboards.boards import queries
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel, PanelLine, Unit
+from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import resolution
 from dashboards.boards.results.verdicts import Evidence

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from console.core.errors import Problem
-from dashboards.boards.panels import DEFAULT_RANGE, RANGES, Board, Panel, Range
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel, Range
 from dashboards.boards.queries import Scope
 
 CUSTOM = "custom"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dashboards.boards import queries
-from dashboards.boards.panels import Range
+from dashboards.boards.panels.declarations import Range
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.prometheus.http.client import Asker, QueryResult, Question
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from dashboards.boards.panels import EXPORTERS, Factor, Panel
+from dashboards.boards.panels.declarations import Factor, Panel
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import metric_names as n
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.prometheus.http.client import Fault, FaultKind

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from dashboards.boards.panels import BOARDS, RED, Board, Panel
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import Board, Panel
+from dashboards.boards.panels.styles import RED
 from dashboards.grafana.export import panel
 from dashboards.grafana.export.panel import DATASOURCE, Object
 

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from dashboards.boards import queries
-from dashboards.boards.panels import PanelLine
+from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import Scope, Times
 from dashboards.prometheus.config import recording_rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dashboards.boards.panels import Panel, PanelLine, Style, Unit
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style, Unit
 from dashboards.grafana.export import expressions
 
 Object = dict[str, Any]

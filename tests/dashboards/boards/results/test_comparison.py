@@ -6,7 +6,9 @@ from typing import Any
 
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.panels import SHARE, SOURCES, TIERS, TTFT, Panel, Style
+from dashboards.boards.panels.declarations import Panel, Style
+from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
+from dashboards.boards.panels.styles import TIERS
 from dashboards.boards.results import board, comparison
 from dashboards.prometheus.http.client import Window
 
