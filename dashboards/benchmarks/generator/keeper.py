@@ -25,7 +25,7 @@ MODULE = "dashboards.benchmarks.generator"
 STOP_GRACE_S = 5
 _PORT = "admin"
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 class Keeper(Protocol):
