@@ -48,7 +48,7 @@ def scraped_every(scope: Scope) -> str:
 def exported(metrics: tuple[str, ...], braces: str) -> str:
     for metric in metrics:
         if not NAME.fullmatch(metric):
-            raise ValueError(f"{metric!r} is not a valid metric name")
+            raise ValueError(f"{metric!r} is not the name of a metric")
     names = f'{{__name__=~"{"|".join(metrics)}"'
     inside = braces.strip("{}")
     return (

@@ -83,7 +83,7 @@ def selector(pairs: dict[str, str]) -> str:
     for key, value in sorted(pairs.items()):
         label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
         if not LABEL.fullmatch(label):
-            raise ValueError(f"{label!r} is not a valid label name")
+            raise ValueError(f"{label!r} is not the name of a label")
         shown.append(f'{label}{match}"{escaped(value)}"')
     return "{" + ",".join(shown) + "}"
 
