@@ -1,8 +1,4 @@
-"""Starting a proof or a calibration: check, do, notify.
-
-Promises at most one live run for an endpoint, and that a run whose worker died does not block the
-next one for ever.
-"""
+"""Start cache proofs and calibrations; at most one live run of each per endpoint."""
 
 from __future__ import annotations
 
@@ -22,14 +18,14 @@ from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
-# Longer than the longest stage of a run that still lives (one request's deadline and a wait).
+# Longer than the longest stage of a live run (one request deadline plus one wait).
 ABANDONED_S = 150
 
 
 def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
-    """Queue a run. Refused while one is live, or while the endpoint cannot serve."""
-    endpoint = _serving(actor, name)
-    give_up_abandoned()
+    """Queue a proof. Raise ConflictError while one is live or the endpoint cannot serve."""
+    endpoint = get_serving_endpoint(actor, name)
+    fail_abandoned_runs()
     try:
         with transaction.atomic():
             run = ProofRun.objects.create(
@@ -49,9 +45,9 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
 
 
 def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibration:
-    """Queue a measurement of what a prompt token costs. It computes a few thousand tokens."""
-    endpoint = _serving(actor, name)
-    give_up_abandoned()
+    """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
+    endpoint = get_serving_endpoint(actor, name)
+    fail_abandoned_runs()
     try:
         with transaction.atomic():
             run = Calibration.objects.create(
@@ -70,7 +66,7 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
     return run
 
 
-def _serving(actor: Any, name: str) -> Endpoint:
+def get_serving_endpoint(actor: Any, name: str) -> Endpoint:
     endpoint = selectors.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
@@ -82,8 +78,7 @@ def _serving(actor: Any, name: str) -> Endpoint:
     return endpoint
 
 
-def give_up_abandoned() -> None:
-    """Runs nobody has touched for long: their worker was killed."""
+def fail_abandoned_runs() -> None:
     now = timezone.now()
     end: dict[str, Any] = {
         "state": RunState.FAILED,

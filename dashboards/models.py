@@ -1,7 +1,4 @@
-"""The two things this room keeps: what the cache proof and the calibration measured, and when.
-
-Promises names and invariants only; `actions` creates a run, `tasks` alone writes what came of it.
-"""
+"""Rows of cache proofs and calibrations."""
 
 from __future__ import annotations
 
@@ -22,34 +19,45 @@ class RunState(models.TextChoices):
 LIVE = (RunState.QUEUED, RunState.RUNNING)
 
 
-class ProofRun(models.Model):
-    """`shots` and `verdicts` are proof.Shot and proof.Verdict as JSON; `touched_at` moves while
-    somebody works on it."""
+class EndpointRun(models.Model):
+    """A background run on an endpoint. `touched_at` is updated while it makes progress."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    endpoint = models.ForeignKey(
-        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"
-    )
-    generation = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
     stage = models.CharField(max_length=120, default="", blank=True)
     simulated = models.BooleanField(default=False)
-    proved = models.BooleanField(default=False)
-    shots = models.JSONField(default=list, blank=True)
-    verdicts = models.JSONField(default=list, blank=True)
     message = models.TextField(default="", blank=True)
     started_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
     created_at = models.DateTimeField(default=timezone.now)
     touched_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class ProofRun(EndpointRun):
+    """`shots` and `verdicts` hold cache_proof.Shot and ProofStepVerdict as JSON."""
+
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"
+    )
+    generation = models.PositiveBigIntegerField()
+    proved = models.BooleanField(default=False)
+    shots = models.JSONField(default=list, blank=True)
+    verdicts = models.JSONField(default=list, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ("-created_at",)
         indexes = (models.Index(fields=("endpoint", "-created_at"), name="proof_latest"),)
         constraints = (
-            # Two at once would warm each other's workers and prove nothing.
+            # Two proofs at once would warm each other's caches.
             models.UniqueConstraint(
                 fields=("endpoint",),
                 condition=models.Q(state__in=("queued", "running")),
@@ -60,39 +68,28 @@ class ProofRun(models.Model):
     def __str__(self) -> str:
         return f"proof of {self.endpoint_id}: {self.state}"
 
-    @property
-    def live(self) -> bool:
-        return self.state in LIVE
 
+class Calibration(EndpointRun):
+    """Measured prefill time: worker seconds per additional prompt token.
 
-class Calibration(models.Model):
-    """Seconds of a worker for a further prompt token, as measured. `settings_hash` names the
-    workers' settings it was measured with: others may be faster or slower. `measured_as` names what
-    of them a token's time rests on (cost.needs): it holds for other endpoints with the same."""
+    `settings_hash` identifies the worker settings of the measurement. `measured_as` identifies the
+    settings that determine prefill time (costs.formulas.price_terms); the result applies to all
+    endpoints with the same value.
+    """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="calibrations"
     )
     settings_hash = models.CharField(max_length=16, default="", blank=True)
     measured_as = models.CharField(max_length=16, default="", blank=True)
-    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
-    stage = models.CharField(max_length=120, default="", blank=True)
-    simulated = models.BooleanField(default=False)
     worker = models.CharField(max_length=80, default="", blank=True)
     samples = models.JSONField(default=list, blank=True)
     seconds_per_token = models.FloatField(null=True, blank=True)
-    message = models.TextField(default="", blank=True)
-    started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(default=timezone.now)
-    touched_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ("-created_at",)
         constraints = (
-            # Two at once would each be the other's load.
+            # Two calibrations at once would add load to each other.
             models.UniqueConstraint(
                 fields=("endpoint",),
                 condition=models.Q(state__in=("queued", "running")),
@@ -104,10 +101,5 @@ class Calibration(models.Model):
         return f"calibration of {self.endpoint_id}: {self.state}"
 
     @property
-    def live(self) -> bool:
-        return self.state in LIVE
-
-    @property
     def milliseconds(self) -> float:
-        """Of a worker, for a further prompt token."""
         return 1000 * (self.seconds_per_token or 0.0)

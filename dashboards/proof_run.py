@@ -1,8 +1,4 @@
-"""One queued proof from its row to its result.
-
-Promises that a run is made once, whatever is delivered twice (the row is taken by conditional
-UPDATE), and that every end of it is written down.
-"""
+"""Run a queued cache proof and store its result. A conditional UPDATE claims the row."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = live_tools) -> None
             lambda stage, shots: _write(run_id, stage=stage, shots=_stored(shots)),
         )
     except Exception:
-        log.exception("proof %s crashed", run_id)
+        log.exception("Cache proof %s crashed; marking it as failed", run_id)
         _end(run_id, RunState.FAILED, message="The console itself failed; its log says how.")
         raise
     _end(
@@ -73,7 +69,7 @@ def _end(run_id: str, state: RunState, **fields: Any) -> None:
 
 
 def _write(run_id: str, **fields: Any) -> None:
-    """Only while it runs: a run that was given up meanwhile keeps that end."""
+    """Update the run while it is RUNNING. A run that was failed as abandoned keeps that state."""
     ProofRun.objects.filter(pk=run_id, state=RunState.RUNNING).update(
         touched_at=timezone.now(), **fields
     )

@@ -1,4 +1,4 @@
-"""Reads of proof runs for the Overview and REST."""
+"""Read proof runs for the Overview and REST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def latest_proof(endpoint: Endpoint) -> ProofRun | None:
 
 
 def fleet(viewer: Somebody) -> Scope:
-    """All endpoints, for who has a role everywhere; else those of the viewer's teams."""
+    """Return the scope of all endpoints for a viewer with a global role, else of the viewer's
+    teams.
+    """
     if allows(viewer, "viewer"):
         return Scope()
     return Scope(among=tuple(sorted(teams.names(viewer))))

@@ -1,4 +1,4 @@
-"""Proof and calibration in the background. Unlike other tasks they wait, within own deadlines."""
+"""Background tasks of the cache proof and the calibration. Each waits within its own deadline."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-# Acknowledged at once: it may take longer than the broker waits before it hands a message out
-# again, and a proof that ran twice at a time would warm its own cache. Three requests of 90 s and
-# the waits between them fit into the limit.
+# Acknowledged early: a run may exceed the broker's redelivery timeout, and a second concurrent
+# proof would warm its own cache. Three requests of 90 s and the waits between them fit into the
+# limit.
 @shared_task(
     base=BaseTask,
     acks_late=False,

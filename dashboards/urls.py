@@ -1,18 +1,15 @@
-"""Pages of this room, mounted by console.urls under "/"."""
+"""URLs mounted by console.urls under "/"."""
 
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import firing_part
-from dashboards.boards import views
 from dashboards.costs.pages import endpoints
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
 
 app_name = "dashboards"
-_FLEET = "dashboards/<board:board>"
-_ONE = "dashboards/endpoints/<endpoint:name>"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview_views.overview, name="overview"),
     path("overview/data", overview_views.overview_data, name="overview_data"),
@@ -22,18 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("overview/numbers", overview_views.numbers, name="numbers"),
     path("overview/proof/", overview_views.start_proof, name="start_proof"),
     path("overview/proof/<endpoint:name>/", overview_views.proof, name="proof"),
-    path("dashboards/", views.fleet, name="fleet"),
-    path("dashboards/data", views.fleet_data, name="fleet_data"),
-    path(f"{_FLEET}/", views.fleet, name="fleet_board"),
-    path(f"{_FLEET}/data", views.fleet_data, name="fleet_board_data"),
-    path(f"{_ONE}/", views.endpoint, name="endpoint"),
-    path(f"{_ONE}/data", views.endpoint_data, name="endpoint_data"),
-    path(f"{_ONE}/<board:board>/", views.endpoint, name="endpoint_board"),
-    path(f"{_ONE}/<board:board>/data", views.endpoint_data, name="endpoint_board_data"),
-    path("dashboards/csv", views.fleet_csv, name="fleet_csv"),
-    path(f"{_FLEET}/csv", views.fleet_csv, name="fleet_board_csv"),
-    path(f"{_ONE}/csv", views.endpoint_csv, name="endpoint_csv"),
-    path(f"{_ONE}/<board:board>/csv", views.endpoint_csv, name="endpoint_board_csv"),
+    path("dashboards/", include("dashboards.boards.urls")),
     path("dashboards/alerts", firing_part.fleet, name="fleet_alerts"),
     path("dashboards/alerts.yml", firing_part.rules, name="alert_rules"),
     path(

@@ -1,4 +1,4 @@
-"""/api/v1/boards/: the boards, and the numbers of one, of the fleet or of an endpoint."""
+"""/api/v1/boards/: boards, and the values of one for the fleet or an endpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from console.core.errors import Problem, Refused
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.page import BoardLocation
-from dashboards.boards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import query
 from dashboards.boards.results.board import BoardResult, PanelResult
-from dashboards.boards.results.query import BoardQuery
+from dashboards.boards.results.query import BoardLocation, BoardQuery
 from endpoints import selectors
 
 _TAGS = ["boards"]
@@ -103,7 +103,7 @@ class Boards(GenericAPIView[Any]):
 
     @extend_schema(tags=_TAGS, summary="List boards", responses=BoardSerializer(many=True))
     def get(self, _request: Request) -> Response:
-        """What each panel shows and in which unit; the numbers are in the board itself."""
+        """Lists each panel's metrics and unit; values are in the board itself."""
         page = self.paginate_queryset([_declared(board) for board in BOARDS.values()]) or []
         return self.get_paginated_response(page)
 
@@ -116,8 +116,9 @@ class OneBoard(APIView):
         responses={200: NumbersSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, board: str) -> Response:
-        """As they were measured, at most 600 a line. Prometheus that is away is no error: `fault`
-        says so."""
+        """Unformatted values, at most 600 per line. An unreachable Prometheus is not an error:
+        `fault` describes it.
+        """
         given = request.query_params
         chosen, problems = query.read(given, time.time())
         place = BoardLocation(BOARDS[board], given.get("endpoint", ""))
@@ -128,13 +129,12 @@ class OneBoard(APIView):
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
         whose = scope if place.endpoint else dashboards_selectors.fleet(request.user)
-        found = answers.measured(request.user, place, chosen, whose)
-        told = answers.happened(request.user, place, chosen, whose, found.window)
+        found = answers.measure(request.user, place, chosen, whose)
+        told = answers.list_annotations(request.user, place, chosen, whose, found.window)
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
 
 
 def _misplaced(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, ...]:
-    """What of the look this board does not have."""
     wrong = []
     if chosen.worker and not place.endpoint:
         text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."

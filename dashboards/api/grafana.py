@@ -1,4 +1,4 @@
-"""/api/v1/grafana/: the boards as Grafana's dashboards, one by one or all files at once."""
+"""/api/v1/grafana/: boards as Grafana dashboards, singly or as one archive."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Dashboards(GenericAPIView[Any]):
         responses=DashboardSerializer(many=True),
     )
     def get(self, _request: Request) -> Response:
-        """Those of many endpoints first, in the order of the boards' tabs."""
+        """Dashboards for many endpoints first, in tab order."""
         page = self.paginate_queryset(export.exported()) or []
         return self.get_paginated_response([_document(one) for one in page])
 
@@ -61,7 +61,7 @@ class OneDashboard(APIView):
         responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer},
     )
     def get(self, request: Request, uid: str) -> Response:
-        """As Grafana imports it. Its links lead back to the address you ask at."""
+        """JSON for Grafana's import. Links lead back to the address of this request."""
         wanted = export.named(uid)
         if wanted is None:
             raise Http404(uid)
@@ -76,10 +76,11 @@ class Export(APIView):
         responses=ExportSerializer,
     )
     def get(self, request: Request) -> Response:
-        """Every dashboard, the alert rules, the recording rules, and how Grafana finds them.
+        """All dashboards, alert rules, recording rules and Grafana provisioning.
 
-        Rules as they are set here are for people with a role everywhere; others get the rules
-        every console starts with, for what is set may name another team's endpoint."""
+        Customized rules need a global role, because they may name other teams' endpoints; other
+        users get the default rules.
+        """
         recorded = request.query_params.get("recorded") == "true"
         found = views.files(request.user, console_url(request), recorded=recorded)
         return Response({"files": [asdict(file) for file in found]})

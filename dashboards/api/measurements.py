@@ -1,4 +1,4 @@
-"""/api/v1/costs/ and /api/v1/endpoints/NAME/calibration/."""
+"""/api/v1/costs/, and calibration and cache proof of an endpoint."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CostsView(APIView):
 class CalibrationView(APIView):
     @extend_schema(tags=["costs"], request=None, responses={202: CalibrationSerializer})
     def post(self, request: Request, name: str) -> Response:
-        """Measure what a prompt token costs a worker; a few thousand tokens are computed."""
+        """Measure the prefill time per prompt token; a few thousand tokens are computed."""
         actor: Any = request.user
         run = actions.start_calibration(actor, name)
         return Response(CalibrationSerializer(run).data, status=202)
@@ -111,7 +111,7 @@ class Proof(APIView):
     @extend_schema(responses=ProofSerializer)
     def get(self, _request: Request, name: str) -> Response:
         """The latest run; 404 when there was none."""
-        actions.give_up_abandoned()
+        actions.fail_abandoned_runs()
         run = selectors.latest_proof(endpoint_selectors.get(name))
         if run is None:
             raise Http404

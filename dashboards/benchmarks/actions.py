@@ -1,8 +1,4 @@
-"""Starting, aborting and removing benchmarks: check, do, notify.
-
-Promises at most one live run for an endpoint and `AT_ONCE` for the console, that whoever starts one
-may change every endpoint it loads, and that the trail says who loaded what with how much.
-"""
+"""Start, abort and remove benchmarks; at most one live run per endpoint."""
 
 from __future__ import annotations
 
@@ -23,13 +19,13 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from console.provisioners.base import ProvisionError
+from dashboards.actions import get_serving_endpoint
 from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
 from dashboards.benchmarks.generator.keeper import keeper, this_host
 from dashboards.benchmarks.models import Benchmark, BenchmarkData, BenchmarkState
 from dashboards.benchmarks.selectors import live_count, live_of
-from endpoints import selectors as endpoints
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
@@ -47,8 +43,9 @@ CACHES = {
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRequest:
-    """What a person or a program asks for. `trace`: the text of an uploaded file, "" for the
-    built-in sample. `second`: an endpoint that gets the same work afterwards."""
+    """Parameters of a start. `trace`: text of an uploaded file, "" for the built-in sample.
+    `second`: endpoint that gets the same load afterwards.
+    """
 
     given: Mapping[str, Any]
     title: str = ""
@@ -57,7 +54,6 @@ class BenchmarkRequest:
     trace: str = ""
 
     def job(self) -> Job:
-        """Raises `Refused`."""
         rows: tuple[TraceRow, ...] = ()
         if self.given.get("workload") == TRACE:
             rows = traces.parse(self.trace) if self.trace else traces.sample()
@@ -75,8 +71,9 @@ class BenchmarkRequest:
 def start(
     actor: Any, name: str, wish: BenchmarkRequest, *, request_id: str = ""
 ) -> list[Benchmark]:
-    """Queue a run, and one of the second endpoint behind it. Refused while one is live, or while
-    an endpoint cannot serve."""
+    """Queue a run, and a run of the second endpoint after it. Raise ConflictError while one is live
+    or an endpoint cannot serve.
+    """
     names = [name, wish.second] if wish.second else [name]
     job = wish.job()
     found = [_loadable(actor, one) for one in names]
@@ -100,14 +97,7 @@ def start(
 
 
 def _loadable(actor: Any, name: str) -> Endpoint:
-    endpoint = endpoints.get(name, viewer=actor)
-    require(actor, "operator", of=endpoint)
-    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
-        raise ConflictError(
-            "not_serving",
-            f"{name} is {endpoint.shown_phase}: there is nothing to measure.",
-            "Wait until it is Ready.",
-        )
+    endpoint = get_serving_endpoint(actor, name)
     if live_of(endpoint) is not None:
         raise _running(name)
     return endpoint
@@ -148,12 +138,12 @@ def _make(
 
 
 def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
-    """At once: its process is told by whoever can reach it, here if that is this machine."""
+    """End the run at once. A process on another machine is stopped by that machine's sweep."""
     require(actor, "operator", of=run.endpoint)
     with transaction.atomic():
         asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=_LIVE)
         if not asked.update(abort_at=timezone.now(), stage="Ending"):
-            return  # it has ended, or somebody was sooner
+            return
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
         tasks.sweep.nudge()
@@ -161,8 +151,8 @@ def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
         return
     try:
         keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
-    except ProvisionError as error:  # the sweep asks again
-        log.warning("benchmark %s: %s", run.pk, error.message)
+    except ProvisionError as error:
+        log.warning("Cannot stop benchmark %s, the sweep retries: %s", run.pk, error.message)
 
 
 def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
@@ -180,7 +170,6 @@ def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
 
 
 def _forget_old(endpoint: Endpoint) -> None:
-    """The latest KEPT of an endpoint stay."""
     old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
     found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
     if found:

@@ -1,4 +1,4 @@
-"""Benchmarks as pages and the API show them. Reads rows, writes nothing."""
+"""Documents of benchmarks for pages and the API. Reads only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _ERRORS = {
 
 
 def brief(row: Benchmark) -> dict[str, Any]:
-    """A row of a list."""
     result = row.result
     return {
         "run": row,
@@ -48,7 +47,6 @@ def brief(row: Benchmark) -> dict[str, Any]:
 
 
 def what(row: Benchmark) -> str:
-    """The job in a few words."""
     job = row.job
     speed = f"{job['concurrency']} users"
     if job["mode"] == RATE:
@@ -57,7 +55,6 @@ def what(row: Benchmark) -> str:
 
 
 def whole(row: Benchmark) -> dict[str, Any]:
-    """Everything the page of one run shows."""
     progress = lifecycle.progress_now(row)
     failures = progress.get("errors", {})
     examples = progress.get("examples", {})
@@ -102,7 +99,6 @@ def compared(
 
 
 def caveats(a: Benchmark, b: Benchmark) -> list[str]:
-    """What speaks against comparing the two."""
     found = []
     other = differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
@@ -126,7 +122,6 @@ def caveats(a: Benchmark, b: Benchmark) -> list[str]:
 
 
 def document(row: Benchmark) -> dict[str, Any]:
-    """The run as the API and the exported file show it."""
     return {
         "id": str(row.pk),
         "endpoint": row.endpoint.name,
@@ -149,7 +144,7 @@ def document(row: Benchmark) -> dict[str, Any]:
 
 
 def _first_tokens(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
-    """Of the whole run once it has ended, of the latest requests until then."""
+    """Return TTFT percentiles of the whole run, or of the latest requests while it runs."""
     found = row.result or progress.get("now", {})
     return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
 
@@ -180,7 +175,6 @@ def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _others(row: Benchmark) -> list[dict[str, Any]]:
-    """The other run of a pair, with where to compare."""
     found = [*selectors.followers(row)]
     if row.after is not None:
         found.insert(0, row.after)

@@ -1,4 +1,4 @@
-"""The form of a benchmark, made of the job's own table of fields."""
+"""Form of a benchmark, derived from the job's field table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = ("duration_s", "max_requests", "max_tokens", "error_percent", "request_
 
 
 class BenchmarkForm(Styled, forms.Form):
-    """Shows the numbers of one workload and mode; `read` asks the job's rules about them."""
+    """Shows the fields of one workload and mode; the job's rules validate them."""
 
     title = forms.CharField(
         max_length=80,
@@ -68,14 +68,12 @@ class BenchmarkForm(Styled, forms.Form):
             self.fields[one.name] = _number(one)
 
     def work(self) -> list[Any]:
-        """What is asked for."""
         return [self[one.name] for one in self.numbers if one.name not in (*LIMITS, "seed")]
 
     def limits(self) -> list[Any]:
         return [self[name] for name in LIMITS]
 
     def read(self) -> BenchmarkRequest:
-        """What was typed, whether or not it is right; the job's rules speak in `refuse`."""
         data: Mapping[str, Any] = self.data
         given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
         given["api"] = data.get("api") or CHAT_API
@@ -92,7 +90,6 @@ class BenchmarkForm(Styled, forms.Form):
         )
 
     def refuse(self, refused: Exception) -> None:
-        """Put each error beside its field."""
         self.is_valid()
         for problem in getattr(refused, "errors", ()):
             text = f"{problem.message} {problem.remedy}"
@@ -107,7 +104,7 @@ class BenchmarkForm(Styled, forms.Form):
         if upload is None:
             return ""
         if upload.size is None or upload.size > MAX_TRACE_BYTES:
-            return "{}"  # refused by its first line; the form says the size
+            return "{}"  # rejected at its first line; the form reports the size
         text: str = upload.read().decode("utf-8", errors="replace")
         return text
 
@@ -119,7 +116,7 @@ class BenchmarkForm(Styled, forms.Form):
 
 
 def _number(one: Field) -> forms.Field:
-    """Text to Django, so that the job's own rules are the only ones."""
+    """Return a text field: the job's own rules are the only validation."""
     unit = f" ({one.unit})" if one.unit else ""
     step = "1" if one.whole else "any"
     attrs = {"inputmode": "numeric" if one.whole else "decimal", "step": step}

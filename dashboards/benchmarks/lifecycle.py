@@ -1,9 +1,7 @@
-"""What becomes of a benchmark: begun, looked at, ended, tidied up. Level-triggered, from a sweep.
+"""Start, observe, end and clean up benchmarks; level-triggered by a sweep.
 
-Promises that a run is begun once (the row is taken by conditional UPDATE), that every end is
-written down with its reason, and that nothing is left of a run that ended: any pass may be lost or
-die at any line, the next one goes on. Only the machine that began a run can see its files; another
-one gives it up when it has not been touched for `FORGOTTEN_S`.
+A conditional UPDATE claims the row, so a run starts once. Any pass may die at any line; the next
+one continues. Only the machine that started a run can read its files.
 """
 
 from __future__ import annotations
@@ -39,27 +37,26 @@ from endpoints import selectors
 log = logging.getLogger(__name__)
 
 FORGOTTEN_S = 60.0
-# To the first word of a generator, and how old a word may be while it runs.
+# Limits for a generator's first progress, and for its age afterwards.
 SILENT_S = 30.0
-# Beyond the job's own end: the drain, and a busy machine.
+# Added to the job's own limit, for the drain and a busy machine.
 OVERTIME_S = 90.0
 KILLED = "The load generator ended before the run did. What it had told until then is below."
 
 
 def sweep() -> None:
-    """All that live, and all of which something may be left."""
     rows = Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
     for row in rows.select_related("endpoint__status", "after").order_by("created_at"):
         try:
             one(row)
         except ProvisionError as error:
             count("benchmark_passes", outcome=error.reason)
-            log.warning("benchmark %s: %s", row.pk, error.message)
+            log.warning("Pass over benchmark %s failed, retrying: %s", row.pk, error.message)
     _forgotten()
 
 
 def _forgotten() -> None:
-    """Folders whose rows are gone, as with their endpoint: their generators are ended."""
+    """Stop generators and delete folders of runs without a row, e.g. of a deleted endpoint."""
     var = settings.EMBERLINE.var
     found = {path.name for path in folders(var)}
     if not found:
@@ -73,7 +70,7 @@ def _forgotten() -> None:
             else:
                 kept.stop(run)
         except ProvisionError as error:
-            log.warning("benchmark %s, which was removed: %s", run, error.message)
+            log.warning("Cannot stop deleted benchmark %s, retrying: %s", run, error.message)
 
 
 def one(row: Benchmark) -> None:
@@ -89,15 +86,11 @@ def one(row: Benchmark) -> None:
 
 
 def progress_now(row: Benchmark) -> dict[str, Any]:
-    """The generator's last word: of its file where it is at hand, else as collected."""
     if row.state == BenchmarkState.RUNNING and row.host == this_host():
         found = files.read_progress(_folder(row))
         if found is not None:
             return found
     return row.progress
-
-
-# ---- begin
 
 
 def _begin(row: Benchmark, kept: Keeper) -> None:
@@ -110,7 +103,7 @@ def _begin(row: Benchmark, kept: Keeper) -> None:
     if why_not:
         _end(row, BenchmarkState.FAILED, why_not)
         return
-    # Before the row says so: another pass may start what it finds running.
+    # Before the row changes: another pass may start a run it finds RUNNING.
     task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
     now = timezone.now()
     mine = Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.QUEUED, abort_at__isnull=True)
@@ -126,7 +119,7 @@ def _begin(row: Benchmark, kept: Keeper) -> None:
 
 
 def unable(row: Benchmark) -> str:
-    """Why nothing can be measured now, "" if it can."""
+    """Return the reason why nothing can be measured now, "" if it can."""
     endpoint = row.endpoint
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
         return f"{endpoint.name} was {endpoint.shown_phase} when its turn came."
@@ -134,7 +127,7 @@ def unable(row: Benchmark) -> str:
 
 
 def task(row: Benchmark) -> files.Task:
-    """What the generator is told. Holds the console's key: for its own folder only."""
+    """Build the generator's task. It contains the console's key: write it to its folder only."""
     rows: tuple[Any, ...] = ()
     if row.job["workload"] == TRACE:
         rows = traces.parse(gzip.decompress(bytes(row.data.trace)).decode())
@@ -149,12 +142,9 @@ def task(row: Benchmark) -> files.Task:
     )
 
 
-# ---- look
-
-
 def _look(row: Benchmark, kept: Keeper) -> None:
     run = str(row.pk)
-    gone = kept.gone(run)  # before its file is read: who ended has written all
+    gone = kept.gone(run)  # check before reading its file: an ended process has written all
     seen = files.read_progress(_folder(row))
     state = (seen or {}).get("state", "")
     if seen is not None and state in (files.DONE, files.ABORTED):
@@ -185,7 +175,7 @@ def _look(row: Benchmark, kept: Keeper) -> None:
 
 
 def _young(row: Benchmark) -> bool:
-    """Begun just now, and its process perhaps not yet started."""
+    """Return whether the run was just claimed and its process may not have started yet."""
     begun = row.started_at or row.created_at
     return (
         timezone.now() - begun < timedelta(seconds=SILENT_S)
@@ -216,7 +206,7 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
 
 
 def _give_up(row: Benchmark) -> None:
-    """Of another machine. It tidies up itself, if it comes back."""
+    """Fail a run of another machine, which cleans up itself when it returns."""
     if timezone.now() - row.touched_at < timedelta(seconds=FORGOTTEN_S):
         return
     if row.state == BenchmarkState.RUNNING:
@@ -234,11 +224,8 @@ def _tidy(row: Benchmark, kept: Keeper) -> None:
     Benchmark.objects.filter(pk=row.pk).update(left=False)
 
 
-# ---- write
-
-
 def _end(row: Benchmark, state: BenchmarkState, message: str, **fields: Any) -> None:
-    """Only while it lives: the first end stays."""
+    """End a live run; the first end is kept."""
     now = timezone.now()
     known = {name: value for name, value in fields.items() if value is not None}
     ended = Benchmark.objects.filter(pk=row.pk, state__in=LIVE).update(

@@ -1,4 +1,4 @@
-"""What load a job puts on whom, said before it starts. Reads, decides nothing."""
+"""Preview of the load a job puts on its endpoints. Reads only."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One endpoint that gets the load. `in_flight`: requests of others under way, as its router
-    says; None where nobody does."""
+    """An endpoint under load. `in_flight`: current requests of other clients at its router; None if
+    unknown.
+    """
 
     name: str
     phase: str
@@ -52,7 +53,6 @@ def loaded(endpoint: Endpoint, *, asking: bool = True) -> Loaded:
 
 
 def facts(endpoint: Endpoint) -> dict[str, Any]:
-    """The endpoint as it stands, kept with the result."""
     spec, seen = endpoint.parsed, loaded(endpoint, asking=False)
     return {
         "generation": endpoint.generation,
@@ -77,7 +77,7 @@ class Outlook:
 
     @property
     def bound(self) -> bool:
-        """With users, how much is sent depends on the answers: the numbers are the most."""
+        """With users the load depends on responses: the numbers are upper bounds."""
         return self.job.mode != RATE
 
     @property
@@ -94,7 +94,6 @@ def outlook(job: Job, found: list[Endpoint]) -> Outlook:
 
 
 def in_brief(job: Job) -> dict[str, Any]:
-    """For the trail."""
     speed: dict[str, Any] = {"concurrency": job.concurrency}
     if job.mode == RATE:
         speed = {"speed": job.speed} if job.workload == TRACE else {"rate": job.rate}
@@ -107,7 +106,6 @@ def in_brief(job: Job) -> dict[str, Any]:
 
 
 def _in_flight(endpoint: Endpoint) -> int | None:
-    """At the router (the first of several), as it says now."""
     if not endpoint.status.admin_url:
         return None
     try:

@@ -1,9 +1,4 @@
-"""Benchmarks: what was asked for, what is known of it now, and what it came to.
-
-Promises names and invariants only: `actions` creates a row and may ask for its end, `collecting`
-alone writes what becomes of it. What is long (a trace, one row a request) has a table of its own,
-so that lists stay light.
-"""
+"""Benchmarks: job, progress and result. Traces and samples have a separate table."""
 
 from __future__ import annotations
 
@@ -27,9 +22,10 @@ LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
 
 
 class Benchmark(models.Model):
-    """`job` is generator.job.Job as JSON; `endpoint_facts` what was measured, as it stood then;
-    `progress` and `result` are the generator's own words (play.py). `after` is the run that must
-    end before this one begins. `left`: its process or folder may still be there."""
+    """`job` is generator.job.Job as JSON; `endpoint_facts` the endpoint's state at the start;
+    `progress` and `result` come from the generator (player). `after` is the run that must end
+    first. `left`: process or folder may still exist.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -66,7 +62,7 @@ class Benchmark(models.Model):
             models.Index(fields=("state",), name="benchmark_state"),
         )
         constraints = (
-            # Two at once would each be the other's load.
+            # Two runs at once would add load to each other.
             models.UniqueConstraint(
                 fields=("endpoint",),
                 condition=models.Q(state__in=("queued", "running")),
@@ -86,7 +82,7 @@ class Benchmark(models.Model):
 
 
 class BenchmarkData(models.Model):
-    """`trace`: gzipped lines in Mooncake's format; `samples`: as generator.files packs them."""
+    """`trace`: gzipped lines in Mooncake's format; `samples`: as packed by generator.files."""
 
     run = models.OneToOneField(
         Benchmark, on_delete=models.CASCADE, primary_key=True, related_name="data"

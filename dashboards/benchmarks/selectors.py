@@ -1,4 +1,4 @@
-"""Every read of benchmarks that pages and the API make. Lists carry no trace and no samples."""
+"""Read benchmarks for pages and the API. Lists omit traces and samples."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from endpoints.models import Endpoint
 
 
 def runs(viewer: Somebody) -> QuerySet[Benchmark]:
-    """What the viewer may see, latest first."""
     rows = Benchmark.objects.select_related("endpoint", "started_by")
     return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
 
 
 def of_endpoint(name: str) -> QuerySet[Benchmark]:
-    """Whoever asks has been let through to the endpoint by the gate."""
+    """Return the endpoint's runs; the gate has checked access to the endpoint."""
     rows = Benchmark.objects.select_related("endpoint", "started_by")
     return rows.filter(endpoint__name=name).order_by("-created_at", "-id")
 
 
 def one(name: str, run: UUID) -> Benchmark:
-    """With all a page of it needs."""
     rows = Benchmark.objects.select_related(
         "endpoint__status", "endpoint__team", "started_by", "after__endpoint"
     )
@@ -40,7 +38,6 @@ def one(name: str, run: UUID) -> Benchmark:
 
 
 def seen_by(viewer: Somebody, run: Any) -> Benchmark:
-    """One by its id alone, as a comparison names it."""
     try:
         wanted = run if isinstance(run, UUID) else UUID(str(run))
     except ValueError:
@@ -60,13 +57,11 @@ def live_of(endpoint: Endpoint) -> Benchmark | None:
 
 
 def samples(run: Benchmark) -> list[RequestSample]:
-    """One a request; empty while it runs."""
     kept = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
     return files.unpack(bytes(kept)) if kept else []
 
 
 def followers(run: Benchmark) -> Iterable[Benchmark]:
-    """The runs that wait, or waited, for this one."""
     return run.then.select_related("endpoint").order_by("created_at")
 
 

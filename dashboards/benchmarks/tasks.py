@@ -1,4 +1,4 @@
-"""The sweep over benchmarks; nudged when one is started or aborted."""
+"""Sweep over benchmarks; nudged when one is started or aborted."""
 
 from __future__ import annotations
 

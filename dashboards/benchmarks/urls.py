@@ -1,4 +1,4 @@
-"""Pages of benchmarks, mounted by console.urls under "benchmarks/"."""
+"""URLs of benchmarks, mounted by console.urls under "benchmarks/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of benchmarks: the list, the form, one run (live), and two side by side."""
+"""Pages of benchmarks: list, form, run (live) and comparison."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, rows: Any) -> Any:
-    """Columns of a list; what is long stays where it is."""
     light = rows.defer("progress", "endpoint__spec")
     page = Paginator(light, PAGE).get_page(request.GET.get("page"))
     page.object_list = [documents.brief(row) for row in page.object_list]
@@ -63,7 +62,6 @@ def _page(request: HttpRequest, rows: Any) -> Any:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest, name: str) -> HttpResponseBase:
-    """The form; what is posted is started."""
     one = _endpoint(name)
     form = _form(request, name)
     if request.method != "POST":
@@ -86,7 +84,6 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def outlook(request: HttpRequest, name: str) -> HttpResponse:
-    """What the form as it stands would do; starts nothing."""
     form = _form(request, name)
     return render(request, "benchmarks/htmx/outlook.html", _outlook(form, _endpoint(name), request))
 
@@ -107,7 +104,7 @@ def _asked(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any
 
 
 def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:
-    """Errors of numbers are the form's to show; here is only what they come to."""
+    """Return the preview only; the form shows invalid numbers."""
     if not form.is_bound:
         filled = {field.name: field.value() or "" for field in form if field.name != "trace"}
         form = BenchmarkForm(form.workload, form.mode, [], filled)
@@ -161,7 +158,7 @@ def as_json(_request: HttpRequest, name: str, run: UUID) -> HttpResponse:
 
 @require_safe
 def as_csv(_request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
-    """One line a request, times in seconds."""
+    """Return one line per request, times in seconds."""
     row = _run(name, run)
     writer = csv.writer(_Echo())
     samples = selectors.samples(row)
@@ -173,7 +170,7 @@ def as_csv(_request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
 
 
 class _Echo:
-    """Where csv writes: what it writes is what it returns."""
+    """File object for csv.writer whose write returns the line, for streaming."""
 
     def write(self, line: str) -> str:
         return line
@@ -187,7 +184,7 @@ def _file(response: Any, row: Benchmark, kind: str) -> Any:
 
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
-    """By `?run=...&run=...`, as the list's boxes send them; the older one is A."""
+    """Compare `?run=...&run=...`; the older run is A."""
     chosen = request.GET.getlist("run")
     if len(set(chosen)) != 2:
         messages.error(request, "Tick two benchmarks to compare.")

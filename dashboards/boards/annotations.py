@@ -1,8 +1,6 @@
-"""What happened while a board's numbers were measured: what people and the console did, what went
-wrong, which alerts fired.
+"""Annotations of a board's time range: changes, failures and fired alerts.
 
-Promises as many queries for one endpoint as for a thousand, at most `MOST` notes, the latest, and
-of endpoints only those the viewer may see. Must not know Plotly.
+The number of queries is independent of the number of endpoints.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _LABELS = ("alertname", "endpoint", "endpoint_name", "namespace", "worker", "pod
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`at` and `end`: epoch seconds; no end: it has none, or none yet."""
+    """`at` and `end` in epoch seconds; `end` None: a moment, or not ended yet."""
 
     at: int
     kind: Kind
@@ -54,9 +52,8 @@ class Note:
 
 
 def notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
-    """As the page gets them: the latest first, and how many more there were."""
     start = datetime.fromtimestamp(window.start, UTC)
-    end = datetime.fromtimestamp(window.end + window.step, UTC)  # until the next point is there
+    end = datetime.fromtimestamp(window.end + window.step, UTC)  # up to the next point
     found: list[Note] = []
     for rows in (
         _revisions(viewer, scope, start, end),
@@ -117,7 +114,6 @@ def _events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> I
 
 
 def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
-    """Those of the endpoint; or, of the fleet, of endpoints the viewer may see."""
     if scope.endpoint:
         return rows.filter(endpoint__name=scope.endpoint)
     seen = selectors.endpoints(viewer).select_related(None).order_by()
@@ -125,7 +121,6 @@ def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
 
 
 def _nodes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
-    """What the trail says of cache tiers and their nodes, to whom it says it."""
     for prefix in _NODES:
         rows = trail.events(target=prefix, viewer=viewer).filter(at__range=(start, end))
         for row in rows[: MOST + 1]:
@@ -134,7 +129,7 @@ def _nodes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
 
 
 def _alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
-    """An alert which fired at the first point was there before; at the last, it fires still."""
+    """An alert at the first point began earlier; one at the last point still fires."""
     question = Question(queries.alerts(scope), window.end, window)
     seen: set[tuple[str, ...]] = set()
     for series in asker.ask({"alerts": question})["alerts"].series:
@@ -161,7 +156,6 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
 
 
 def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
-    """First and last place of each unbroken stretch of numbers."""
     first: int | None = None
     for place, value in enumerate((*values, None)):
         if value is not None and first is None:

@@ -1,7 +1,7 @@
-"""A board's answer to the page that asks: made once for all who look at the same thing.
+"""Cached JSON responses of boards.
 
-Promises that viewers who may see the same get the same figures, drawn once while no new point can
-be expected, and that what only some may see (`happenings`) is never shared.
+Viewers with equal visibility share a rendered board. Annotations depend on the viewer and are never
+shared.
 """
 
 from __future__ import annotations
@@ -17,30 +17,26 @@ from typing import Any
 
 from console.accounts.permissions import Somebody
 from dashboards.boards import annotations as boards_annotations
-from dashboards.boards.page import BoardLocation
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.boards.results import board, comparison, resolution
-from dashboards.boards.results.query import BoardQuery
+from dashboards.boards.results import board, resolution
+from dashboards.boards.results.query import BoardLocation, BoardQuery
 from dashboards.costs.prices.factors import factors
 from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
 
-KEPT_AT_MOST = 64  # boards of different times or viewers, a few hundred KB each
-_DRAWN_AGAIN = 12  # times within a coarse step, whose last point still fills
+KEPT_AT_MOST = 64  # boards of different ranges or viewers, a few hundred KB each
+_DRAWN_AGAIN = 12  # refreshes per coarse step, whose last point is still incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class BoardResponse:
-    """`etag` tells whether anything of the body is new."""
-
     body: bytes
     etag: str
 
 
 class BoardCache:
-    """Whatever was made for a key, for as long as it is good; the key's second caller waits for
-    the first. Two processes keep their own."""
+    """Per-process cache with expiry. Concurrent callers of a key wait for the first one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,91 +64,84 @@ class BoardCache:
 KEPT = BoardCache()
 
 
-def answer(viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope) -> BoardResponse:
-    asker, now = _asker(place), time.time()
-    look = _fitted(asker, place, look, scope, now)
-    window = Window.ending(look.end(now), look.range.length_s, look.range.step_s)
-    good_s = max(SCRAPE_S - 1, window.step / _DRAWN_AGAIN)
-    prices = _factors(viewer, place, look)
-    priced = json.dumps(prices, sort_keys=True)
-    whose = place.scope(scope, look)
-    key = (
-        _whom(asker),
-        place.board.key,
-        look.panel,
-        look.compare,
-        look.range.key,
-        whose,
-        window,
-        priced,
+@dataclass(frozen=True, slots=True)
+class BoardRequest:
+    """Resolved parameters of a board. `end`: exact end of the range in epoch seconds."""
+
+    asker: Asker
+    location: BoardLocation
+    query: BoardQuery
+    scope: Scope
+    end: float
+    factors: board.Factors
+
+    @property
+    def window(self) -> Window:
+        chosen = self.query.range
+        return Window.ending(self.end, chosen.length_s, chosen.step_s)
+
+    def cache_key(self) -> Hashable:
+        # A Federated is rebuilt for each request; its parts persist.
+        source = self.asker.parts if isinstance(self.asker, Federated) else self.asker
+        return (
+            source,
+            self.location.board.key,
+            self.query.panel,
+            self.query.compare,
+            self.query.range.key,
+            self.scope,
+            self.window,
+            json.dumps(self.factors, sort_keys=True),
+        )
+
+    def measure(self) -> board.BoardResult:
+        return board.measure(
+            self.asker,
+            self.location.shown(self.query),
+            self.scope,
+            self.query.range,
+            self.end,
+            self.factors,
+            compare=self.query.compare,
+        )
+
+
+def respond(
+    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
+) -> BoardResponse:
+    """Return the board's JSON, rendered at most once per new point, with current annotations."""
+    request = _resolve(viewer, place, look, scope)
+    good_s = max(SCRAPE_S - 1, request.window.step / _DRAWN_AGAIN)
+    rendered: bytes = KEPT.get(
+        request.cache_key(), good_s, lambda: json.dumps(board.document(request.measure())).encode()
     )
-
-    def draw() -> bytes:
-        found = _measured(asker, place, look, whose, prices, now)
-        return json.dumps(document(found, compare=look.compare)).encode()
-
-    drawn: bytes = KEPT.get(key, good_s, draw)
-    told = boards_annotations.notes(asker, viewer, whose, window)
-    body = json.dumps(told).encode()[:-1] + b", " + drawn[1:]
+    notes = boards_annotations.notes(request.asker, viewer, request.scope, request.window)
+    body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
     return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def measured(
+def measure(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
 ) -> board.BoardResult:
-    """The numbers, for who wants them as they are."""
-    prices = _factors(viewer, place, look)
-    whose = place.scope(scope, look)
-    asker, now = _asker(place), time.time()
-    look = _fitted(asker, place, look, scope, now)
-    return _measured(asker, place, look, whose, prices, now)
+    return _resolve(viewer, place, look, scope).measure()
 
 
-def happened(
+def list_annotations(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope, window: Window
 ) -> dict[str, Any]:
     return boards_annotations.notes(_asker(place), viewer, place.scope(scope, look), window)
 
 
-def document(found: board.BoardResult, *, compare: bool) -> dict[str, Any]:
-    told = board.document(found)
-    if compare:
-        told["panels"] = [
-            comparison.compared(panel, shown, found.window)
-            for panel, shown in zip(told["panels"], found.panels, strict=True)
-        ]
-    return told
-
-
-def _measured(
-    asker: Asker,
-    place: BoardLocation,
-    look: BoardQuery,
-    scope: Scope,
-    prices: board.Factors,
-    now: float,
-) -> board.BoardResult:
-    panels, end = place.shown(look), look.end(now)
-    return board.measure(asker, panels, scope, look.range, end, prices, compare=look.compare)
-
-
-def _fitted(
-    asker: Asker, place: BoardLocation, look: BoardQuery, scope: Scope, now: float
-) -> BoardQuery:
-    whose = place.scope(scope, look)
-    return replace(look, range=resolution.fitting(asker, whose, look.range, look.end(now)))
+def _resolve(
+    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
+) -> BoardRequest:
+    asker, end = _asker(place), look.end(time.time())
+    scope = place.scope(scope, look)
+    look = replace(look, range=resolution.fitting(asker, scope, look.range, end))
+    # Prices cost a query: read them only for panels that use them.
+    priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
+    return BoardRequest(asker, place, look, scope, end, factors(viewer) if priced else {})
 
 
 def _asker(place: BoardLocation) -> Asker:
     return connections.of_endpoint(place.endpoint) if place.endpoint else connections.fleet()
-
-
-def _whom(asker: Asker) -> Any:
-    """Several sources are put together anew for each question; each of them stays."""
-    return asker.parts if isinstance(asker, Federated) else asker
-
-
-def _factors(viewer: Somebody, place: BoardLocation, look: BoardQuery) -> board.Factors:
-    """Only for who shows money."""
-    priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
-    return factors(viewer) if priced else {}

@@ -1,7 +1,4 @@
-"""What the page of a board shows around its charts: tabs, times, and where each link leads.
-
-Promises that every link keeps what was chosen before. Asks nobody for numbers.
-"""
+"""HTML context of a board page: tabs, time ranges and links that keep the current selection."""
 
 from __future__ import annotations
 
@@ -15,42 +12,13 @@ from django.urls.converters import SlugConverter
 from django.utils.text import slugify
 
 from console.core.errors import Problem
-from dashboards.boards.panels import BOARDS, FIRST, RANGES, Board, Panel
-from dashboards.boards.queries import Scope
-from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardQuery
-
-
-@dataclass(frozen=True, slots=True)
-class BoardLocation:
-    """A board of one endpoint, or of all the viewer may see."""
-
-    board: Board
-    endpoint: str = ""
-
-    @property
-    def panels(self) -> tuple[Panel, ...]:
-        return self.board.panels(one=bool(self.endpoint))
-
-    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
-        """All of them, or the one that fills the screen."""
-        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
-
-    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
-        return replace(scope, worker=look.worker) if self.endpoint else scope
-
-    def url(self, part: str = "") -> str:
-        """Of its page, or of the `part` of it that is asked for by itself: data, csv."""
-        name = "endpoint" if self.endpoint else "fleet"
-        args = [self.endpoint] if self.endpoint else []
-        if self.board.key != FIRST:
-            name, args = f"{name}_board", [*args, self.board.key]
-        return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
+from dashboards.boards.panels import BOARDS, FIRST
+from dashboards.boards.panels.declarations import RANGES
+from dashboards.boards.results.query import LONGEST_S, REFRESHES, BoardLocation, BoardQuery
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A link of the page; `hint` is for who hovers, or listens."""
-
     label: str
     url: str
     active: bool
@@ -74,19 +42,18 @@ def context(
         "sections": _sections(place, look),
         "full": bool(look.panel),
         "of_one": bool(place.endpoint),
-        "endpoint_url": f"{replace(place, endpoint='_').url()}?{look.query(panel='')}",
+        "endpoint_url": f"{board_url(replace(place, endpoint='_'))}?{look.query(panel='')}",
         "whole_url": f"?{look.query(panel='')}",
-        "csv_url": f"{place.url('csv')}?{look.query()}",
+        "csv_url": f"{board_url(place, 'csv')}?{look.query()}",
         "compare": Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
         "problems": problems,
         "workers": workers,
         "known_worker": not look.worker or look.worker in workers,
-        **times(look, f"{place.url('data')}?{look.query()}"),
+        **times(look, f"{board_url(place, 'data')}?{look.query()}"),
     }
 
 
 def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
-    """What any page with charts needs, be it a board or not."""
     return {
         "look": look,
         "chosen": look.range,
@@ -107,39 +74,48 @@ def times(look: BoardQuery, data_url: str) -> dict[str, Any]:
     }
 
 
+def board_url(place: BoardLocation, part: str = "") -> str:
+    """Return the URL of the page, or of its `part`: data, csv."""
+    name = "endpoint" if place.endpoint else "fleet"
+    args = [place.endpoint] if place.endpoint else []
+    if place.board.key != FIRST:
+        name, args = f"{name}_board", [*args, place.board.key]
+    return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
+
+
 def _tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
         other = replace(place, board=board)
         if other.panels:
-            url = f"{other.url()}?{look.query(panel='')}"
+            url = f"{board_url(other)}?{look.query(panel='')}"
             here = board.key == place.board.key
             found.append(Choice(board.title, url, here, board.about, board.icon))
     return found
 
 
 def _sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
-    """Headings with their panels, and where each panel's own links lead."""
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
             {
                 "panel": panel,
                 "full_url": f"?{look.query(panel=panel.id)}",
-                "csv_url": f"{place.url('csv')}?{look.query(panel=panel.id)}",
+                "csv_url": f"{board_url(place, 'csv')}?{look.query(panel=panel.id)}",
             }
             for panel in section.panels
             if look.panel in ("", panel.id)
         ]
         if panels:
             anchor = slugify(section.title)
-            key = f"{place.board.key}/{anchor}"  # remembered alike for one endpoint and for all
+            # open state shared by the endpoint and fleet boards
+            key = f"{place.board.key}/{anchor}"
             found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})
     return found
 
 
 def _twice(look: BoardQuery) -> BoardQuery:
-    """Twice as long around the same middle; what lies beyond now is cut off when it is read."""
+    """Double the range around its middle; reading the query cuts it off at now."""
     end, length = look.until or 0, look.range.length_s
     half = min(length, LONGEST_S - length) // 2
     return look.during(end - length - half, end + half)
@@ -150,13 +126,10 @@ def _every(seconds: int) -> str:
 
 
 def _field(moment: int) -> str:
-    """As a browser's field for date and time wants it."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class BoardKey(SlugConverter):
-    """A key no board has is no address."""
-
     def to_python(self, value: str) -> str:
         if value not in BOARDS:
             raise ValueError(value)
@@ -164,5 +137,5 @@ class BoardKey(SlugConverter):
 
 
 def register() -> None:
-    """`<board:board>`; called once, before any address is looked up."""
+    """Register the `<board:board>` converter; called once, before URLs are resolved."""
     register_converter(BoardKey, "board")

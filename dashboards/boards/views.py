@@ -1,7 +1,4 @@
-"""The boards of all endpoints and of one, and the JSON each asks for every few seconds.
-
-Promises that a page is there at once, whatever Prometheus does: numbers come by the second request.
-"""
+"""Pages, JSON data and CSV of boards. Pages never wait for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from django.views.decorators.http import require_safe
 
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import answers, page
-from dashboards.boards.page import BoardLocation
 from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import csv_export, query
+from dashboards.boards.results.query import BoardLocation
 from endpoints import selectors
 from endpoints.refusals import NotFoundError
 
@@ -77,18 +74,16 @@ def _page(
 
 
 def _data(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """With an ETag: a board on which nothing is new is not sent again."""
     chosen, _ = query.read(request.GET, time.time())
-    found = answers.answer(request.user, place, chosen, scope)
+    found = answers.respond(request.user, place, chosen, scope)
     response = HttpResponse(found.body, content_type="application/json")
     response["ETag"] = found.etag
     return get_conditional_response(request, etag=found.etag, response=response) or response
 
 
 def _csv(request: HttpRequest, place: BoardLocation, scope: Scope) -> HttpResponse:
-    """Numbers as they are; empty where there is none."""
     chosen, _ = query.read(request.GET, time.time())
-    found = answers.measured(request.user, place, chosen, scope)
+    found = answers.measure(request.user, place, chosen, scope)
     name = csv_export.filename(found, place.board.key, place.endpoint)
     response = HttpResponse(csv_export.text(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'

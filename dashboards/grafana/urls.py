@@ -1,4 +1,4 @@
-"""Boards and rules for a Grafana of one's own, mounted by dashboards.urls under "grafana/"."""
+"""URLs of the Grafana export, mounted by dashboards.urls under "grafana/"."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The page "Use your own Grafana", and the files it offers.
-
-Promises that a dashboard names no endpoint and no team, so that whoever may look at any board may
-have it. What else goes along is decided in dashboards.grafana.views.
-"""
+"""The page "Use your own Grafana" and its downloads. Dashboards name no endpoint and no team."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tupl
 
 
 def alert_rules(viewer: Somebody) -> str:
-    """A rule file."""
     return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()
 
 
@@ -37,7 +32,6 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
-    """`?recorded=true`: for large fleets."""
     recorded = request.GET.get("recorded") == "true"
     found = files(request.user, console_url(request), recorded=recorded)
     packed = export.zipped(found)
@@ -61,7 +55,6 @@ def recording_rules(_request: HttpRequest) -> HttpResponse:
 
 
 def console_url(request: HttpRequest) -> str:
-    """As the reader's own browser or program knows this console."""
     return request.build_absolute_uri(reverse("dashboards:overview"))
 
 

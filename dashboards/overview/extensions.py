@@ -1,7 +1,6 @@
-"""The numbers in the list of endpoints: reuse, first token, requests, and what an hour costs.
+"""Columns of the endpoint list: cache hit rate, TTFT, requests and hourly cost.
 
-Promises one look at Prometheus and one query for prices, however many rows, and words in each cell
-without a number. Shows only rows it was given: whose they are was decided before.
+One Prometheus round and one price query for any number of rows.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 
 def connect() -> None:
-    """Called once, when the application is ready."""
     register(FilledColumns(Column("requests", "Requests/s", default=False, number=True), numbers))
     register(FilledColumns(Column("reuse", "Hit rate", number=True), numbers))
     register(FilledColumns(Column("ttft", "TTFT p90", number=True), numbers))
@@ -58,14 +56,12 @@ def connect() -> None:
 
 
 def numbers(rows: Sequence[Endpoint]) -> Cells:
-    """Of the last quarter of an hour."""
     names = [name for name, _ in _ASKED.values()]
     answers = evidence.lately(connections.fleet(), Scope(), names, LATELY_S)
     return {key: _column(key, answers[name], rows) for key, (name, _) in _ASKED.items()}
 
 
 def costs(rows: Sequence[Endpoint]) -> Cells:
-    """Of the workers which are ready now."""
     catalogue = instances()
     found = {}
     for row in rows:
@@ -115,7 +111,6 @@ def facts(_viewer: Any) -> Sequence[Fact]:
 
 
 def _address(url: str) -> str:
-    """Without a user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 

@@ -1,8 +1,4 @@
-"""The fleet at a glance, as far as the console's own database tells: phases, what wants attention,
-what changed today, and what a newcomer has not done yet.
-
-Promises a number of queries which does not grow with the rows, and only what the viewer may see.
-"""
+"""Fleet status from the console's database: phases, problems, recent changes and setup steps."""
 
 from __future__ import annotations
 
@@ -34,8 +30,6 @@ _ENDPOINT = "endpoint/"
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """Something to do once; `url` is where."""
-
     title: str
     text: str
     done: bool
@@ -49,13 +43,12 @@ class RecentChange:
 
 
 def phases(viewer: Somebody) -> list[tuple[str, int]]:
-    """Every phase there is, the worst first; nobody has to guess that a missing one is none."""
     counts = selectors.phase_counts(viewer)
     return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
 
 
 def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
-    """The first few that are Failed or Degraded, the longest so first, and how many there are."""
+    """Return the first Failed or Degraded endpoints, longest first, and their total number."""
     found = selectors.endpoints(viewer).filter(
         status__phase__in=[str(phase) for phase in TROUBLED], deleted_at__isnull=True
     )
@@ -64,7 +57,6 @@ def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
 
 
 def changes(viewer: Somebody) -> list[RecentChange]:
-    """The latest of the last day."""
     rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
     named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
     existing = selectors.existing(named.values(), viewer)
@@ -72,7 +64,7 @@ def changes(viewer: Somebody) -> list[RecentChange]:
 
 
 def not_seen_since(viewer: Somebody) -> datetime | None:
-    """When any endpoint was last looked at, if that is too long ago; None when all is well."""
+    """Return the time of the last reconcile pass if it is overdue, else None."""
     seen = selectors.endpoints(viewer).aggregate(latest=Max("status__updated_at"))["latest"]
     if seen is None or (timezone.now() - seen).total_seconds() <= STALE_S:
         return None
@@ -80,7 +72,6 @@ def not_seen_since(viewer: Somebody) -> datetime | None:
 
 
 def first_steps(viewer: Somebody) -> Sequence[SetupStep]:
-    """What a console that works for people has had done to it, in the order of doing."""
     done = selectors.first_steps(viewer)
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"

@@ -1,7 +1,4 @@
-"""The Overview: the fleet at a glance, and the proof that the cache does what it should.
-
-Promises that the page is there at once: what Prometheus must be asked for comes later.
-"""
+"""Overview page: fleet status and the cache proof. The page never waits for Prometheus."""
 
 from __future__ import annotations
 
@@ -58,14 +55,13 @@ def overview(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def now(request: HttpRequest) -> HttpResponse:
-    """The part of the page which the console knows by itself, and which changes by itself."""
+    """Render the part that comes from the database and refreshes itself."""
     return render(request, "dashboards/htmx/now.html", _now(request))
 
 
 @never_cache
 @require_safe
 def money(request: HttpRequest) -> HttpResponse:
-    """What an hour costs, and what a day of the cache saves."""
     prometheus = connections.fleet()
     found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
     return render(request, "dashboards/htmx/money.html", {"report": found})
@@ -73,7 +69,6 @@ def money(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def guide(request: HttpRequest) -> HttpResponseBase:
-    """Puts the first steps away, or brings them back, for whoever asks."""
     preferences.put(request.user, GUIDE, None if "show" in request.POST else AWAY)
     return redirect("dashboards:overview")
 
@@ -92,7 +87,7 @@ def _now(request: HttpRequest) -> dict[str, Any]:
 
 
 def _first_steps(request: HttpRequest) -> Sequence[fleet_status.SetupStep]:
-    """None when all are done, or somebody does not want to be told any more."""
+    """Return no steps when all are done or the user hid them."""
     if preferences.get(request.user, GUIDE) == AWAY:
         return ()
     steps = fleet_status.first_steps(request.user)
@@ -118,7 +113,6 @@ def numbers(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
-    """The same of one endpoint, for the pages about it."""
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
     found = summary(connections.of_endpoint(name), scope)
     return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
@@ -127,8 +121,7 @@ def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
 @never_cache
 @require_safe
 def proof(request: HttpRequest, name: str) -> HttpResponse:
-    """The proof's card by itself: htmx asks for it while a run is live."""
-    actions.give_up_abandoned()
+    actions.fail_abandoned_runs()
     context = _proof_context(request, _endpoint(request, name))
     return responses.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
 
@@ -155,7 +148,6 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
 
 
 def _picked(request: HttpRequest) -> Endpoint | None:
-    """The endpoint asked for; else the first that is Ready, else the first."""
     mine = endpoint_selectors.endpoints(request.user)
     ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
     name = request.GET.get("endpoint", "").replace("\0", "")

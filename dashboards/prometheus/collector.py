@@ -1,7 +1,6 @@
-"""Base class of metrics read from the database, served at the console's own /metrics.
+"""Base class of metrics read from the database and exported at the console's own /metrics.
 
-Rows are cached for `kept_s` for all scrapers. While the database does not answer, the scrape lacks
-these series only, and the failure is counted.
+Rows are cached for `kept_s`. While the database is unavailable, the series are omitted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Row = TypeVar("Row")
 
 
 class MetricsCollector(ABC, Generic[Row]):
-    """`unknown` is the counter of scrapes for which nothing could be read."""
+    """`unknown` counts scrapes without rows because the database could not be read."""
 
     unknown: ClassVar[str]
     kept_s: ClassVar[float] = 30.0
@@ -35,12 +34,10 @@ class MetricsCollector(ABC, Generic[Row]):
         self._rows: Sequence[Row] = ()
 
     @abstractmethod
-    def read(self) -> Sequence[Row]:
-        """Asks the database."""
+    def read(self) -> Sequence[Row]: ...
 
     @abstractmethod
-    def tell(self, registry: Registry, row: Row) -> None:
-        """Writes the series of one row."""
+    def tell(self, registry: Registry, row: Row) -> None: ...
 
     def __call__(self, registry: Registry) -> None:
         for row in self._now():
@@ -55,7 +52,8 @@ class MetricsCollector(ABC, Generic[Row]):
                 self._until = time.monotonic() + self.kept_s
             except DatabaseError as error:
                 count(self.unknown)
-                log.warning("%s: %s", self.unknown, type(error).__name__)
+                reason = type(error).__name__
+                log.warning("Database unavailable (%s); counted in %s", reason, self.unknown)
                 self._rows = ()
             finally:
                 _done()
@@ -63,7 +61,9 @@ class MetricsCollector(ABC, Generic[Row]):
 
 
 def _done() -> None:
-    """The admin port's thread ends with no request: nobody else closes what it opened."""
+    """Close database connections. The admin port's thread has no request whose end would close
+    them.
+    """
     for one in connections.all(initialized_only=True):
         if not one.in_atomic_block:
             one.close_if_unusable_or_obsolete()

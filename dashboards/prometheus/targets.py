@@ -1,8 +1,4 @@
-"""Scrape targets for Prometheus (http_sd), and the console's own metrics of endpoints.
-
-Three queries list all workers, routers and cache nodes. Prometheus authenticates with a bearer
-token.
-"""
+"""Scrape targets for Prometheus (http_sd, bearer token), and the console's own endpoint metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """`address` is HOST:PORT; its metrics are at /metrics. Empty labels are left out."""
+    """`address` is HOST:PORT, scraped at /metrics. Empty labels are omitted."""
 
     address: str
     job: str
@@ -40,7 +36,7 @@ class ScrapeTarget:
     namespace: str = ""
     endpoint_name: str = ""
     pool: str = ""
-    cluster: str = ""  # of what belongs to no endpoint; no label
+    cluster: str = ""  # for targets of no endpoint; not exported as a label
 
     def group(self) -> dict[str, object]:
         labels = {
@@ -57,7 +53,7 @@ class ScrapeTarget:
 
 
 class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
-    """Endpoints and workers whose absence is expected now; alert rules leave them out."""
+    """Endpoints and workers whose absence is currently expected; alert rules exclude them."""
 
     unknown = "transitions_unknown"
     kept_s: ClassVar[float] = 5.0
@@ -77,11 +73,11 @@ class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
 
 
 def found() -> Iterator[ScrapeTarget]:
-    """Everything with an address, ready or not: what is down must be seen as down."""
+    """Yield every target with an address, ready or not, so that down targets appear as down."""
     for worker in endpoint_selectors.prometheus_targets_workers():
         yield ScrapeTarget(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
     for router in routing_selectors.targets():
-        # Its metrics carry `endpoint` themselves; `endpoint_name` lets `up` be asked alike.
+        # Router metrics carry `endpoint`; `endpoint_name` makes `up` uniform across jobs.
         pod = f"{router.endpoint}-router-0"
         yield ScrapeTarget(router.address, "router", pod, router.namespace, router.endpoint)
     for node in cache_selectors.targets():
@@ -89,7 +85,6 @@ def found() -> Iterator[ScrapeTarget]:
 
 
 def document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
-    """One group a target, in the order of their names: the same state is the same text."""
     return [
         target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
     ]
@@ -98,7 +93,7 @@ def document(targets: Iterable[ScrapeTarget]) -> list[dict[str, object]]:
 def of_source(
     targets: Iterable[ScrapeTarget], source: str, in_use: Sequence[metrics.MetricsSourceRef]
 ) -> Iterator[ScrapeTarget]:
-    """What that one is for: so no Prometheus is sent to the pods of a cluster it cannot reach."""
+    """Yield the source's own targets: a Prometheus cannot reach pods of other clusters."""
     owners = metrics.owners(in_use)
     for target in targets:
         owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""
@@ -108,7 +103,6 @@ def of_source(
 
 @login_not_required
 def own(request: HttpRequest) -> HttpResponse:
-    """What the console's web process tells of itself, where it has no admin port of its own."""
     if not _known(request.headers.get("Authorization", "")):
         return _refused()
     if request.method not in ("GET", "HEAD"):
@@ -140,13 +134,13 @@ def _refused() -> HttpResponse:
 
 
 def _known(header: str) -> bool:
-    """Whether the header brings our token; never when this console has none (yet)."""
+    """Return whether the header has our token; False while the console has none."""
     scheme, _, offered = header.partition(" ")
     try:
-        # Read each time: a token that was replaced holds at once.
+        # Read each time: a replaced token takes effect at once.
         expected = settings.EMBERLINE.targets_token_file.read_bytes().strip()
     except OSError as error:
-        log.warning("targets: the token cannot be read: %s", error.strerror)
+        log.warning("Cannot read the scrape token; rejecting the request: %s", error.strerror)
         return False
     same = hmac.compare_digest(offered.strip().encode("utf-8", "surrogateescape"), expected)
     return bool(expected) and scheme.lower() == "bearer" and same

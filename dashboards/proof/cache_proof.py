@@ -1,12 +1,7 @@
-"""The cache proof: one long prompt cold, again, and at another worker. Pure.
+"""Cache proof: a long prompt sent cold, repeated, and sent to another worker.
 
-Promises that a claim is made only on what was measured: where the tokens came from is read from the
-worker's own counters, the time from the caller's clock, and where something did not work the
-sentence says what and why. Must not know Django, HTTP or where the numbers come from (`Tools`).
-
-The order matters. A cold request stores its blocks in L1, and from there in L2 by and by; vLLM does
-so only while its engine steps. The second request is therefore sent before waiting for L2: it gives
-the engine the steps in which the writes go out.
+A cold request stores its blocks in L1 and gradually in L2; vLLM writes to L2 only while its engine
+steps. The second request is sent before waiting for L2 and provides these engine steps.
 """
 
 from __future__ import annotations
@@ -21,12 +16,12 @@ from dashboards.boards.queries import CACHED, WRITTEN
 from endpoints.prompt.client import PromptAnswer
 
 MAX_TOKENS = 24
-# An L2 write of a few MiB takes well under a second; the rest is for a busy machine.
+# An L2 write of a few MiB takes well under a second; the rest allows for a busy machine.
 L2_WAIT_S = 20.0
 POLL_S = 0.25
-# Counters follow the answer within an engine step.
+# Counters are updated within one engine step after the response.
 COUNTERS_WAIT_S = 3.0
-# How much less a hit must cost to be called faster.
+# Minimum reduction in time for a hit to count as faster.
 FASTER = 0.8
 
 _TIERS = {
@@ -42,8 +37,6 @@ _THINGS = ("lantern", "ledger", "compass", "kettle", "ladder", "mirror", "basket
 
 @dataclass(frozen=True, slots=True)
 class ProofFacts:
-    """The endpoint as it stands before the run. `workers`: the ready ones' names."""
-
     workers: tuple[str, ...]
     l1: bool
     l2: bool
@@ -54,9 +47,7 @@ class ProofFacts:
 class Tools(Protocol):
     def ask(self, prompt: str, pin: str) -> PromptAnswer: ...
 
-    def scrape(self, worker: str) -> list[MetricSample] | None:
-        """The worker's /metrics now, None when it does not answer."""
-        ...
+    def scrape(self, worker: str) -> list[MetricSample] | None: ...
 
     def pause(self, seconds: float) -> None: ...
 
@@ -65,8 +56,9 @@ class Tools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One of the three requests. `sources`: tokens by tier, as the worker counted them;
-    None for what could not be measured."""
+    """One of the three requests. `sources`: tokens by tier from the worker's counters; None if not
+    measured.
+    """
 
     step: str
     worker: str = ""
@@ -104,8 +96,9 @@ Progress = Callable[[str, tuple[Shot, ...]], None]
 
 
 def prompt(nonce: str) -> str:
-    """About 600 tokens which no cache has seen: the nonce stands at the very beginning, since a
-    prefix cache matches from there."""
+    """Return a new prompt of about 600 tokens. A prefix cache matches from the start, so the nonce
+    comes first.
+    """
     lines = [f"Inventory {nonce}. Each entry tells where one thing is kept."]
     for number in range(36):
         place, thing = _PLACES[number % 8], _THINGS[(number * 3 + number // 8) % 8]
@@ -115,7 +108,6 @@ def prompt(nonce: str) -> str:
 
 
 def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
-    """The three requests, as far as they make sense, and what they show."""
     text = prompt(secrets.token_hex(8))
     written = {worker: _written(tools.scrape(worker)) for worker in facts.workers}
     progress("Sending a prompt nobody has seen", ())
@@ -142,7 +134,7 @@ def run(facts: ProofFacts, tools: Tools, progress: Progress) -> ProofOutcome:
 
 
 def no_other(facts: ProofFacts, cold: Shot) -> str:
-    """Why there is nothing to try at another worker, "" if there is."""
+    """Return the reason for skipping the request to another worker, "" if it can be sent."""
     if not facts.l2:
         return (
             "L2 is off, so another worker cannot find what this one computed. "
@@ -211,7 +203,6 @@ def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> ProofSte
 
 
 def _judge_gain(name: str, shot: Shot, tiers: str) -> ProofStepVerdict:
-    """A hit is worth something only with the same text, and sooner."""
     if shot.same_text is False:
         return ProofStepVerdict(
             False, f"{name}: found in {tiers}, but the text differs from the cold one."
@@ -262,7 +253,6 @@ def _shoot(step: str, text: str, pin: str, facts: ProofFacts, tools: Tools) -> t
 def _sources(
     answer: PromptAnswer, before: list[MetricSample] | None, tools: Tools
 ) -> Mapping[str, int] | None:
-    """How much each tier gave, once the worker's counters have caught up with its answer."""
     if before is None:
         return None
     deadline = tools.clock() + COUNTERS_WAIT_S
@@ -277,7 +267,7 @@ def _sources(
 
 
 def _grown(before: list[MetricSample], after: list[MetricSample]) -> dict[str, int] | None:
-    """None when the worker has no such counter: absent is not zero."""
+    """Return None for a missing counter: absent is not zero."""
     if total(after, CACHED) is None:
         return None
     grown: dict[str, int] = {}
@@ -291,7 +281,7 @@ def _grown(before: list[MetricSample], after: list[MetricSample]) -> dict[str, i
 
 
 def _written(samples: list[MetricSample] | None) -> float:
-    """Bytes written beyond L1; a counter that has not counted yet is absent."""
+    """Return bytes written beyond L1; the counter is absent before its first count."""
     return sum(
         sample.value
         for sample in samples or ()
@@ -300,7 +290,7 @@ def _written(samples: list[MetricSample] | None) -> float:
 
 
 def _await_l2(worker: str, before: float, tools: Tools) -> bool:
-    """True once the worker has written to L2 since `before`, and has stopped writing."""
+    """Return True once the worker has written to L2 since `before` and writes have stopped."""
     deadline = tools.clock() + L2_WAIT_S
     last = before
     while tools.clock() < deadline:

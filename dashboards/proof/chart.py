@@ -1,4 +1,4 @@
-"""A proof's three requests as rows with bars: drawn by the page itself, no script needed. Pure."""
+"""Rows with bars for a proof's three requests, rendered without script."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 TITLES = {"cold": "Cold", "again": "The same again", "other": "The same, at another worker"}
-# Where most tokens came from decides the bar's colour; the table names all sources.
+# Colour by the main token source; the table lists all sources.
 _NEAREST = ("L2", "L1", "device")
 
 
 @dataclass(frozen=True, slots=True)
 class ProofRow:
-    """`width` is the bar's length in percent of the slowest; `source` is words."""
+    """`width` is in percent of the slowest; `source` is display text."""
 
     title: str
     worker: str
@@ -49,7 +49,7 @@ def _row(shot: Mapping[str, Any], slowest: float) -> ProofRow:
         ratio_percent=None if ratio is None else round(100 * ratio),
         same_text=shot.get("same_text"),
         decision=str(shot.get("decision") or ""),
-        # Never nothing: a bar too short to see looks like a missing one.
+        # Minimum width: an invisible bar would look missing.
         width=max(1.0, round(100 * ttft / slowest, 1)) if ttft and slowest else 0.0,
         error=str(shot.get("error") or ""),
     )

@@ -1,7 +1,4 @@
-"""The proof's hands: the endpoint's router, its workers' /metrics, and a clock.
-
-Promises a deadline on everything and never an exception for what does not answer.
-"""
+"""Live implementation of the proof's tools. Every call has a deadline."""
 
 from __future__ import annotations
 
@@ -24,8 +21,6 @@ _MAX_BYTES = 8 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """`workers` maps a worker's name to its URL."""
-
     url: str
     key: str = field(repr=False)
     model: str

@@ -1,4 +1,4 @@
-"""The shapes of benchmarks in the API, made of the job's own table of fields."""
+"""REST shapes of benchmarks, derived from the job's field table."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ComparedSerializer(serializers.Serializer[Any]):
     better = serializers.BooleanField(help_text="Surely less in B.")
 
     def get_fields(self) -> dict[str, Any]:
-        """`label` is an attribute of serializers: a field of that name cannot be declared."""
+        """Add `label`, which cannot be declared: serializers have such an attribute."""
         return {**super().get_fields(), "label": serializers.CharField()}
 
 
@@ -120,7 +120,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
 
 
 def wish_of(data: Any) -> BenchmarkRequest:
-    """The body as a wish; numbers are the job's to judge. Raises `Refused`."""
+    """Convert the body; the job validates the numbers. Raises `Refused`."""
     data = expect_object(data)
     texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
     problems = [

@@ -1,4 +1,4 @@
-"""REST of benchmarks, mounted by console.urls under "/api/v1/"."""
+"""REST URLs of benchmarks, mounted by console.urls under "/api/v1/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/v1/benchmarks/ and /api/v1/endpoints/NAME/benchmarks/: thin over `actions`, `selectors`."""
+"""/api/v1/benchmarks/ and /api/v1/endpoints/NAME/benchmarks/."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Benchmarks(GenericAPIView[Benchmark]):
 
     @extend_schema(tags=_TAGS, summary="List benchmarks", responses=BenchmarkSerializer(many=True))
     def get(self, _request: Request) -> Response:
-        """Of all endpoints you may see, the latest first."""
+        """Benchmarks of all visible endpoints, latest first."""
         return _listed(self, self.get_queryset())
 
 
@@ -72,8 +72,9 @@ class OfEndpoint(GenericAPIView[Benchmark]):
     )
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        """Loads the endpoint, and whoever uses it feels it: ask `plan/` first. One at a time for an
-        endpoint. With `second`, that endpoint gets the same work afterwards."""
+        """Puts real load on the endpoint, which its users notice: check with `plan/` first. One run
+        at a time per endpoint. With `second`, that endpoint gets the same load afterwards.
+        """
         made = actions.start(
             request.user, name, wish_of(request.data), request_id=request_log.current()
         )
@@ -88,7 +89,7 @@ class PlanView(APIView):
         responses={200: OutlookSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """The same body as a start; sends nothing to anybody."""
+        """Same body as a start; sends no requests."""
         wish = wish_of(request.data)
         names = [name, wish.second] if wish.second else [name]
         found = [endpoints.get(one, viewer=request.user) for one in names]
@@ -104,7 +105,7 @@ class BenchmarkView(APIView):
         responses={200: BenchmarkSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
-        """`progress` moves every second while it runs; `result` is there when it has ended."""
+        """`progress` is updated every second; `result` exists after the end."""
         return Response(documents.document(selectors.one(name, run)))
 
     @extend_schema(
@@ -123,7 +124,7 @@ class Abort(APIView):
         responses={202: BenchmarkSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, name: str, run: UUID) -> Response:
-        """At once; one that has ended stays as it is."""
+        """Takes effect at once; an ended run stays unchanged."""
         actions.abort(request.user, selectors.one(name, run), request_id=request_log.current())
         return Response(documents.document(selectors.one(name, run)), status=202)
 
@@ -150,7 +151,7 @@ class Compare(APIView):
         responses={200: ComparisonSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request) -> Response:
-        """`change` is B over A less one, with the ends of its 95 % interval."""
+        """`change` is B / A - 1, with its 95 % confidence interval."""
         user: Any = request.user
         a, b = (selectors.seen_by(user, request.query_params.get(one, "")) for one in "ab")
         found = documents.compared(a, b, selectors.samples(a), selectors.samples(b))

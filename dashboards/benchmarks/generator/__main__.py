@@ -1,13 +1,12 @@
-"""The load generator as a process.
+"""Load generator process.
 
     python -m dashboards.benchmarks.generator --url http://127.0.0.1:9000 --model NAME [--rate 2]
     python -m dashboards.benchmarks.generator --folder FOLDER [--listen HOST:PORT]
 
-The first is for a person: it shows how it goes and prints what it comes to. The second is for the
-console: task and answers are files of FOLDER. With `--listen` it answers health checks there and
-stays after the end until it is told to go; started a second time in a folder (its keeper started it
-anew after a death), it sends nothing and says that the run was lost. TERM and INT end a run at
-once. Needs no Django and no console.
+The first form is interactive: it prints progress and the result. The second is for the console:
+task and results are files in FOLDER. With `--listen` it serves health checks there and stays after
+the end until terminated; restarted in the same folder (by its supervisor after a crash), it sends
+nothing and reports the run as lost. TERM and INT end a run at once. Runs without Django.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(work: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
-    except ImportError:  # slower, and as right
+    except ImportError:  # uvloop is optional: slower without it
         return asyncio.run(work)
     return uvloop.run(work)
 
@@ -66,7 +65,7 @@ async def _managed(folder: Path, listen: str) -> int:
     server = await _healthy(listen) if listen else None
     before = files.read_progress(folder)
     if not files.alone(folder):
-        pass  # another process plays this run
+        pass  # another process runs this task
     elif before is None:
         player = Player(files.Task.read(folder), lambda _seen: None)
         if gone.is_set():
@@ -81,7 +80,7 @@ async def _managed(folder: Path, listen: str) -> int:
 
 
 async def _played(player: Player, folder: Path) -> None:
-    """Samples first: who sees the end finds them."""
+    """Write samples before the final state, so that a reader of the state finds them."""
 
     def tell(seen: dict[str, Any]) -> None:
         if seen["state"] != files.RUNNING:
@@ -93,7 +92,7 @@ async def _played(player: Player, folder: Path) -> None:
 
 
 def or_abort(player: Player, tell: Tell) -> Tell:
-    """A load nobody can hear of, since its folder is gone or full, is not to go on."""
+    """Abort the run when progress cannot be written (folder deleted or disk full)."""
 
     def told(seen: dict[str, Any]) -> None:
         try:
@@ -106,8 +105,6 @@ def or_abort(player: Player, tell: Tell) -> Tell:
 
 
 async def _healthy(listen: str) -> asyncio.Server:
-    """Anything that is asked there is answered with 200."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             await reader.readuntil(b"\r\n\r\n")

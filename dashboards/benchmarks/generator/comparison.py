@@ -1,8 +1,7 @@
-"""Two runs side by side: what changed, and whether that is more than chance. Pure.
+"""Statistical comparison of two runs.
 
-Promises an interval with every claim, by resampling whole conversations (requests of one are not
-independent), and no claim where the interval holds "no change", where there are too few requests,
-or where the two were not asked the same. Same samples, same verdict.
+Confidence intervals come from resampling whole conversations (requests of one are not independent).
+No claim if the interval includes "no change", with too few requests, or with different workloads.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from dashboards.benchmarks.generator.samples import NEEDED, RequestSample, perce
 
 RESAMPLES = 300
 INTERVAL = 0.95
-# More would change the interval's ends by less than their own uncertainty.
+# More would change the interval by less than its own uncertainty.
 _MOST = 4000
-_FEWEST = 30  # requests, and conversations, of each
-# How often a conversation is drawn when as many are drawn as there are (Poisson of mean 1).
+_FEWEST = 30  # requests, and conversations, per run
+# Weights of a conversation in a resample (Poisson with mean 1).
 _DRAWN = (0,) * 368 + (1,) * 368 + (2,) * 184 + (3,) * 61 + (4,) * 15 + (5,) * 4
 _MEASURES = (
     ("ttft_s", "First token", (50, 90, 99)),
@@ -32,7 +31,7 @@ _MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """`change`, `low`, `high`: B over A less one. None: not measured, or too few."""
+    """`change`, `low`, `high`: B / A - 1. None: not measured, or too few samples."""
 
     label: str
     a: float | None
@@ -47,7 +46,7 @@ class ComparisonRow:
 
     @property
     def better(self) -> bool:
-        """All that is compared here is better when it is less."""
+        """Lower is better for all compared metrics."""
         return self.sure and (self.change or 0) < 0
 
 
@@ -67,7 +66,7 @@ class Comparison:
 def compare(
     a: Sequence[RequestSample], b: Sequence[RequestSample], caveats: Sequence[str] = ()
 ) -> Comparison:
-    """`caveats`: what is known of the two runs that speaks against comparing them."""
+    """`caveats`: known reasons that limit the comparison."""
     first, second = _good(a), _good(b)
     rows: list[ComparisonRow] = []
     for name, label, percents in _MEASURES:
@@ -78,7 +77,6 @@ def compare(
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Fields of the jobs that are not the same, as sentences."""
     return [
         f"{name.replace('_', ' ')}: {a.get(name)} in A, {b.get(name)} in B"
         for name in sorted({*a, *b})
@@ -87,7 +85,6 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def curve(samples: Sequence[RequestSample], name: str = "ttft_s") -> list[tuple[float, float]]:
-    """The share of requests (of 1) that were at least as fast as so many seconds."""
     ordered = sorted(value for value, _ in _values(_good(samples), name))
     if not ordered:
         return []
@@ -101,7 +98,6 @@ def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
 
 
 def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, int]]:
-    """Each with the conversation it is of, the least first."""
     found = ((getattr(sample, name), sample.session) for sample in samples)
     return sorted((value, session) for value, session in found if value is not None)
 
@@ -145,7 +141,6 @@ def _measure(
 def _resampled(
     values: list[tuple[float, int]], percents: tuple[int, ...], seed: int
 ) -> list[list[float]]:
-    """The percentiles of so many other runs, as this one says they might have been."""
     if len(values) < NEEDED[90]:
         return []
     names = {session: index for index, session in enumerate({s for _, s in values})}
@@ -156,7 +151,7 @@ def _resampled(
         weights = chance.choices(_DRAWN, k=len(names))
         reached = list(itertools.accumulate(map(weights.__getitem__, owners)))
         if not reached[-1]:
-            continue  # nobody was drawn
+            continue
         found.append(
             [
                 values[bisect.bisect_left(reached, reached[-1] * percent / 100)][0]
@@ -167,7 +162,6 @@ def _resampled(
 
 
 def _verdict(rows: Sequence[ComparisonRow], confident: bool) -> tuple[str, str]:
-    """A headline and a sentence, by the first token's median and p90."""
     main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
     if not main:
         return "Nothing can be said.", "There are too few times of a first token to compare."

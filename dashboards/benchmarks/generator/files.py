@@ -1,11 +1,11 @@
-"""The folder of one run: what its generator is told, and what it tells.
+"""Files of one run, exchanged between console and generator.
 
-    task.json          the job, where to send it, with which key (mode 0600); written by the console
-    trace.jsonl        rows of a trace, where there is one
-    progress.json      replaced every second; its `state` says what became of the run
-    samples.json.gz    one row a request, written at the end
+    task.json          the job, its target and its key (mode 0600); written by the console
+    trace.jsonl        rows of a trace, if any
+    progress.json      replaced every second; `state` is the run's state
+    samples.json.gz    one row per request, written at the end
 
-Promises that a reader never sees half of a file. Must not know Django.
+Files are replaced atomically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUNNING, DONE, ABORTED, LOST = "running", "done", "aborted", "lost"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`workers` maps names to URLs whose /metrics say where tokens came from."""
+    """`workers` maps names to URLs whose /metrics export token sources."""
 
     job: Job
     url: str
@@ -59,14 +59,14 @@ class Task:
 
 
 def alone(folder: Path) -> bool:
-    """True for the first process that asks, until it ends: two would be twice the load."""
+    """Lock the folder until the process ends; False if another process holds it (double load)."""
     handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         return False
-    return True  # the handle stays open: its lock is the process's
+    return True  # the open handle holds the lock
 
 
 def write_progress(folder: Path, document: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def write_progress(folder: Path, document: Mapping[str, Any]) -> None:
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
-    """None while there is none."""
+    """Return None before the first progress."""
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -90,7 +90,6 @@ def write_samples(folder: Path, samples: Sequence[RequestSample]) -> None:
 
 
 def read_samples(folder: Path) -> bytes:
-    """As packed; empty where there are none."""
     try:
         return (folder / "samples.json.gz").read_bytes()
     except OSError:

@@ -1,9 +1,4 @@
-"""What a load test consists of: a workload, how fast it is offered, and when it ends. Pure.
-
-Promises that a job is either within its bounds or refused with every field that is not, and that
-`as_json` and `from_json` give the same job back. Fields are a table, so that form, REST and command
-line name, explain and check the same things. Must not know Django, HTTP or an endpoint.
-"""
+"""Load test definition: workload, rate and limits."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ WARM = "warm"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number of a job. `only` is the workload or the mode it belongs to, "" for all."""
+    """A numeric parameter. `only` is its workload or mode, "" for all."""
 
     name: str
     label: str
@@ -85,7 +80,7 @@ _NONCE = re.compile(r"[A-Za-z0-9-]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """One request of a trace: when (s), lengths in tokens, and the names of its prompt's blocks."""
+    """One request of a trace: time (s), lengths (tokens) and the prompt's block ids."""
 
     at: float
     prompt_tokens: int
@@ -95,8 +90,9 @@ class TraceRow:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`nonce` stands at the very beginning of every prompt: jobs of one nonce find each other's
-    prompts in the caches, others do not. `rows` are those of a trace, else empty."""
+    """`nonce` begins every prompt: only jobs with the same nonce share cached prompts. `rows` are
+    the rows of a trace, else empty.
+    """
 
     workload: str = CHAT
     mode: str = RATE
@@ -124,27 +120,22 @@ class Job:
     rows: tuple[TraceRow, ...] = field(default=(), repr=False)
 
     def as_json(self) -> dict[str, Any]:
-        """All but the rows of a trace, which are kept apart: there may be thousands."""
+        """Return the job without trace rows (up to thousands), which are stored separately."""
         facts = asdict(self)
         del facts["rows"]
         return facts
 
-    @property
-    def same_work(self) -> dict[str, Any]:
-        """What two jobs must share for their results to be compared; the rows are the caller's."""
-        return {name: value for name, value in self.as_json().items() if name != "nonce"}
-
 
 def belongs(one: Field, workload: str, mode: str) -> bool:
     if one.name == "rate" and workload == TRACE:
-        return False  # a trace brings its own times
+        return False  # a trace has its own times
     if one.name == "speed" and mode != RATE:
         return False
     return one.only in ("", workload, mode)
 
 
 def read(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
-    """A job from what somebody gave; what is missing has its default. Raises `Refused`."""
+    """Validate input; missing fields get defaults. Raises `Refused`."""
     problems: list[Problem] = []
     facts: dict[str, Any] = {"rows": rows}
     choices = (("workload", WORKLOADS, CHAT), ("mode", MODES, RATE), ("api", APIS, CHAT_API))
@@ -168,7 +159,7 @@ def read(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
 
 
 def from_json(facts: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
-    """What `as_json` wrote. Fields that a former version had are left out."""
+    """Read the result of `as_json`, ignoring fields of former versions."""
     known = set(Job.__dataclass_fields__) - {"rows"}
     return Job(**{name: value for name, value in facts.items() if name in known}, rows=rows)
 
@@ -201,7 +192,6 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 
 
 def _together(job: Job) -> list[Problem]:
-    """What fields say about each other."""
     found = []
     if job.workload == TRACE and not job.rows:
         remedy = "Upload a file of one JSON object a line, or choose the built-in sample."

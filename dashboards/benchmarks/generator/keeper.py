@@ -1,10 +1,7 @@
-"""Who keeps a load generator's process: supervisord here, the background worker elsewhere.
+"""Start and stop the load generator's process; idempotent, raises ProvisionError only.
 
-On a machine with supervisord the generator is a program of it, like routers and workers: it lives
-through restarts of the console and its background worker, and goes when the machine's programs do.
-In a pod there is no supervisord: the generator is a child of the background worker and ends with
-its container, which `collecting` then says. Promises that starting, stopping and asking are
-idempotent, and that nothing secret is in an argv. Raises ProvisionError only. Knows no Django.
+Under supervisord the generator survives restarts of the console and its background worker. In a pod
+it is a child of the background worker and ends with the container.
 """
 
 from __future__ import annotations
@@ -35,13 +32,13 @@ class Keeper(Protocol):
     def start(self, run: str) -> None: ...
 
     def stop(self, run: str) -> None:
-        """Ask for its end; gone when `gone` says so."""
+        """Request the end; `gone` reports it."""
         ...
 
     def gone(self, run: str) -> bool: ...
 
     def last_words(self, run: str) -> str:
-        """The end of its log, "" when there is none."""
+        """Return the end of its log, "" without one."""
         ...
 
 
@@ -50,12 +47,10 @@ def keeper(provisioner: str, var: Path) -> Keeper:
 
 
 def folder_of(var: Path, run: str) -> Path:
-    """Where task and answers of a run lie."""
     return var / "benchmarks" / run
 
 
 def folders(var: Path) -> list[Path]:
-    """Of all runs of this machine that were not tidied up."""
     try:
         return [path for path in (var / "benchmarks").iterdir() if _RUN.fullmatch(path.name)]
     except OSError:
@@ -74,8 +69,6 @@ def this_host() -> str:
 
 
 class Supervised:
-    """Programs of this machine's supervisord."""
-
     def __init__(self, var: Path) -> None:
         self._var = var
         self._provisioner = registry.get("local", var)
@@ -108,14 +101,14 @@ class Supervised:
         return Ref(self._provisioner.name, _name(run))
 
 
-# Of this process: a child that ended must be asked after once, or it stays a zombie.
+# Children of this process must be polled after exit, or they stay zombies.
 _children: dict[str, subprocess.Popen[bytes]] = {}
-# Two passes at once must not both find it gone and start it.
+# Prevents two concurrent passes from both starting a missing process.
 _starting = threading.Lock()
 
 
 class Children:
-    """Processes started by whoever calls `start`, found again by a file with their pid."""
+    """Child processes, identified by a pid file."""
 
     def __init__(self, var: Path) -> None:
         self._var = var
@@ -160,7 +153,7 @@ class Children:
         return "\n".join(text.splitlines()[-5:]).strip()
 
     def _pid(self, run: str) -> int:
-        """0 once it has ended. A pid alone comes back: its command must name the run too."""
+        """Return 0 after its end. Pids are reused, so the command line must name the run, too."""
         child = _children.get(run)
         if child is not None:
             if child.poll() is None:

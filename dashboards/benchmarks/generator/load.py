@@ -1,9 +1,8 @@
-"""Plays a job against one endpoint, and measures.
+"""Run a job against one endpoint and measure it.
 
-Promises honest arrivals: at a rate, a session begins at its moment whether or not earlier ones were
-answered, and every time counts from when the request was due; what would be more at once than
-`MAX_IN_FLIGHT` is counted as not sent, never silently put off. Promises an end: every limit stops
-the sending, `abort` ends everything at once. Must not know files, processes or Django.
+Open-loop arrivals: at a rate, a session starts on time whether or not earlier ones finished, and
+durations count from the due time (no coordinated omission). Requests beyond `MAX_IN_FLIGHT` are
+counted as not sent.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ CUT = "cut_at_the_end"
 
 
 class Load:
-    """One run. Its attributes are read by whoever shows progress."""
-
     def __init__(self, job: Job, target: HttpTarget, model: str) -> None:
         self.job = job
         self.samples: list[RequestSample] = []
@@ -56,13 +53,13 @@ class Load:
         return time.monotonic() - self.began
 
     def stop(self, reason: str) -> None:
-        """Send nothing new; the first reason counts."""
+        """Send no new requests; the first reason is kept."""
         if not self._stop.is_set():
             self.stopped_by = reason
             self._stop.set()
 
     def abort(self, reason: str) -> None:
-        """End at once: answers under way are hung up on."""
+        """End at once, closing requests in flight."""
         if not self._abort.is_set():
             self.stopped_by = reason
         self._stop.set()
@@ -74,7 +71,7 @@ class Load:
         try:
             offering = self._loop.create_task(self._offer())
             await self._or_stopped(offering)
-            if not self._stop.is_set():  # all that there was has begun: let it come to its end
+            if not self._stop.is_set():  # all sessions have started: let them finish
                 await self._or_stopped(self._loop.create_task(self._all_ended()))
                 self.stop("trace")
             offering.cancel()
@@ -85,15 +82,13 @@ class Load:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # ---- when
-
     async def _offer(self) -> None:
         source = sessions(self.job)
         if self.job.mode == RATE:
             await self._at_a_rate(source)
             return
         users = [self._start(self._user(source)) for _ in range(self.job.concurrency)]
-        await asyncio.wait(users)  # which, cancelled, leaves them to the drain
+        await asyncio.wait(users)  # cancelled, this leaves them to the drain
 
     async def _at_a_rate(self, source: Iterator[WorkloadSession]) -> None:
         for session in source:
@@ -102,14 +97,14 @@ class Load:
             if wait > 0:
                 await asyncio.sleep(wait)
             elif session.number % 64 == 0:
-                await asyncio.sleep(0)  # late: what is due goes out, but answers are read too
+                await asyncio.sleep(0)  # late: send what is due, but keep reading responses
             if len(self._tasks) >= MAX_IN_FLIGHT:
                 self.skipped += len(session.turns)
                 continue
             self._start(self._converse(session, due))
 
     async def _user(self, source: Iterator[WorkloadSession]) -> None:
-        """One after the other; a request is due when its user would send it."""
+        """Run sessions in sequence (closed loop); a request is due when its user would send it."""
         for session in source:
             if self._stop.is_set():
                 return
@@ -133,7 +128,6 @@ class Load:
             await asyncio.wait(set(self._tasks))
 
     async def _drain(self) -> None:
-        """Answers under way may come to their end, for a while."""
         if not self._tasks or self._abort.is_set():
             return
         ending = self._loop.create_task(self._all_ended())
@@ -142,8 +136,6 @@ class Load:
         await asyncio.wait({ending, aborted}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         aborted.cancel()
-
-    # ---- what
 
     async def _converse(self, session: WorkloadSession, due: float) -> None:
         said = [session.opening()] if session.opening else []
@@ -156,11 +148,10 @@ class Load:
             said.append(turn.text())
             reply = await self._send(session, number, turn, said, due)
             if reply is None or reply.error:
-                return  # what would follow an answer that never came is another conversation
+                return  # without this response the conversation cannot continue
             said.append("".join(reply.text))
 
     async def _pause(self, seconds: float) -> None:
-        """Or until nothing more is to be sent."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
@@ -200,7 +191,9 @@ class Load:
     def _body(
         self, session: WorkloadSession, said: list[str], answer_tokens: int
     ) -> dict[str, Any]:
-        """`ignore_eos` is vLLM's: answers are as long as planned, on every endpoint alike."""
+        """Build the request. vLLM's `ignore_eos` gives responses the planned length on every
+        endpoint.
+        """
         body: dict[str, Any] = {
             "model": self._model,
             "max_tokens": answer_tokens,
@@ -216,8 +209,6 @@ class Load:
         rest = said[len(first) :]
         talk = [{"role": role, "content": text} for text, role in zip(rest, roles, strict=False)]
         return {**body, "messages": first + talk}
-
-    # ---- what came of it
 
     def _ended(
         self,
@@ -267,7 +258,7 @@ class Load:
 
 
 def fault(reply: Reply) -> tuple[str, str]:
-    """A stable code and a sentence where an answer is none; both "" where it is one."""
+    """Return an error code and a sentence; both "" for a valid response."""
     if reply.status != 200:
         return f"http_{reply.status}", _message(reply)
     if reply.error:
@@ -280,7 +271,6 @@ def fault(reply: Reply) -> tuple[str, str]:
 
 
 def _message(reply: Reply) -> str:
-    """The server's own sentence where it has OpenAI's shape, else what it sent."""
     try:
         return str(json.loads(reply.body)["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,9 +1,4 @@
-"""One run from its task to its result: the load, the look at the workers, and what is told.
-
-Promises a picture every second, a last one however the run ends, and the generator's own share of
-a core in it: a generator that was busy or late says so, and its numbers are then its own. Must not
-know processes or files.
-"""
+"""Execute a task: run the load, read the workers' counters, report progress every second."""
 
 from __future__ import annotations
 
@@ -19,17 +14,17 @@ from dashboards.benchmarks.generator.tier_counters import LOOK_S, Watcher
 from dashboards.benchmarks.generator.wire import HttpTarget
 
 TELL_S = 1.0
-# A generator later or busier than this measures itself, too.
+# A generator above these limits distorts its measurements.
 LATE_S = 0.05
 BUSY = 0.8
-BUSY_AFTER_S = 1.0  # a shorter span is mostly the start of the process
+BUSY_AFTER_S = 1.0  # shorter spans are dominated by process start
 _RECENT = 2000
 
 Tell = Callable[[dict[str, Any]], None]
 
 
 class Player:
-    """`abort` may be called from a signal's handler."""
+    """`abort` is safe to call from a signal handler."""
 
     def __init__(self, task: Task, tell: Tell) -> None:
         self._task = task
@@ -50,7 +45,7 @@ class Player:
         return self.load.samples
 
     async def play(self) -> dict[str, Any]:
-        """The last picture, which was told too."""
+        """Return the last progress, which was reported, too."""
         self._cpu, self._wall = time.process_time(), time.perf_counter()
         self._started_at = time.time()
         await self._watcher.look()
@@ -82,7 +77,9 @@ class Player:
             await asyncio.sleep(TELL_S)
 
     def _count_tiers(self, grown: dict[str, float]) -> None:
-        """Spread over the time since the look before, which may be several points of a chart."""
+        """Spread growth over the time since the previous reading, possibly several points of a
+        chart.
+        """
         now, series = self.load.elapsed, self.load.series
         parts = max(1, round(LOOK_S / series.width_s))
         for part in range(parts):

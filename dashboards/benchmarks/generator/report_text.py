@@ -1,4 +1,4 @@
-"""A run in words: one line while it runs, a page at its end. Pure."""
+"""Text reports of a run: a progress line and a final summary."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def report(seen: Mapping[str, Any]) -> str:
 
 
 def doubts(seen: Mapping[str, Any]) -> list[str]:
-    """Why the numbers may be another's than the endpoint's."""
     own, found = seen["generator"], []
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]

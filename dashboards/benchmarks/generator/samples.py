@@ -1,8 +1,6 @@
-"""Numbers of a run: one sample a request, a picture of the present, and what it comes to. Pure.
+"""Samples of a run, its time series (bounded memory) and its result.
 
-Promises bounded memory whatever the run's length (a series has at most `BUCKETS` points), that a
-percentile is named only where there are requests enough to name it, and that a request which was
-not answered is counted under its reason and never as fast. Must not know HTTP or a clock.
+Failed requests are counted by reason and excluded from latencies.
 """
 
 from __future__ import annotations
@@ -14,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BUCKETS = 240
-# Requests without which a percentile would be one request's story.
 NEEDED = {50: 1, 90: 10, 99: 100}
-_GROWTH = math.log(1.02)  # a bucket of the gaps' histogram is 2 % wide
+_GROWTH = math.log(1.02)  # buckets of the ITL histogram are 2 % wide
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSample:
-    """One request. `at`: seconds from the start to when it was due; all other times count from
-    there, so that a late sender makes the endpoint look slower, never faster. `lag_s`: how late it
-    was sent. None: not measured."""
+    """One request. `at`: due time in seconds from the start. All durations count from the due time,
+    so that a late sender makes the endpoint look slower, never faster. `lag_s`: delay of the
+    sending. None: not measured.
+    """
 
     at: float
     session: int
@@ -44,7 +42,7 @@ class RequestSample:
 
     @property
     def tpot_s(self) -> float | None:
-        """Seconds a token after the first."""
+        """Seconds per token after the first."""
         if self.ttft_s is None or self.completion_tokens < 2:
             return None
         return (self.duration_s - self.ttft_s) / (self.completion_tokens - 1)
@@ -54,7 +52,7 @@ COLUMNS = tuple(RequestSample.__dataclass_fields__)
 
 
 def as_row(sample: RequestSample) -> list[Any]:
-    """In the order of COLUMNS; microseconds are enough."""
+    """Return values in the order of COLUMNS, rounded to microseconds."""
     values = (getattr(sample, name) for name in COLUMNS)
     return [round(value, 6) if isinstance(value, float) else value for value in values]
 
@@ -64,7 +62,7 @@ def from_row(row: Sequence[Any]) -> RequestSample:
 
 
 class Histogram:
-    """Counts of durations, each bucket 2 % wide: any number of them in a few hundred numbers."""
+    """Histogram of durations with buckets 2 % wide: bounded size for any count."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -87,14 +85,13 @@ class Histogram:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """Of sorted values, by nearest rank: always a value that was measured."""
+    """Return the nearest-rank percentile of sorted values, always a measured value."""
     if len(ordered) < NEEDED.get(percent, 1):
         return None
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
-    """How many, their mean and percentiles."""
     ordered = sorted(value for value in values if value is not None)
     mean = sum(ordered) / len(ordered) if ordered else None
     return {
@@ -109,8 +106,6 @@ def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
 
 @dataclass(slots=True)
 class _Bucket:
-    """What ended (or was sent) in one stretch of the run."""
-
     sent: int = 0
     done: int = 0
     failed: int = 0
@@ -141,8 +136,7 @@ class _Bucket:
 
 
 class Series:
-    """The run over its time: a point a second, and wider ones when there would be more than
-    BUCKETS."""
+    """Time series of a run: one point per second, wider ones beyond BUCKETS points."""
 
     def __init__(self) -> None:
         self.width_s = 1.0
@@ -175,7 +169,7 @@ class Series:
             bucket.tpot.append(sample.tpot_s)
 
     def document(self) -> dict[str, Any]:
-        """Columns; one number a bucket, rates a second."""
+        """Return columns with one value per bucket; rates per second."""
         found, width = self._buckets, self.width_s
         tiers = sorted({tier for bucket in found for tier in bucket.tiers})
         return {
@@ -194,7 +188,7 @@ class Series:
 
 
 def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) -> dict[str, Any]:
-    """What a run comes to. `seconds`: from the first counted moment to the last answer."""
+    """Return the result. `seconds`: from the first counted moment to the last response."""
     counted = [sample for sample in samples if sample.counted]
     good = [sample for sample in counted if sample.ok]
     prompt = sum(sample.prompt_tokens for sample in good)
@@ -233,7 +227,7 @@ def _by_worker(good: Iterable[RequestSample]) -> Mapping[str, int]:
 
 
 def _of(values: list[float], percent: int) -> float | None:
-    """In a chart even a single request is shown."""
+    """Return a percentile for charts, even from a single request."""
     ordered = sorted(values)
     if not ordered:
         return None

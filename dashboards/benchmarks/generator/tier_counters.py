@@ -1,8 +1,5 @@
-"""Where prompt tokens came from while a load test ran, by the workers' own counters.
-
-Promises growth between two looks and nothing made up: a worker that does not answer, or has no
-such counter, is named as unseen. What others send meanwhile is counted too; who reads it must say
-so. Must not know jobs.
+"""Prompt tokens by source during a run, from the workers' counters, including other clients'
+traffic.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ TIERS = {
 
 
 class Watcher:
-    """Asks every worker at once. `workers` maps names to URLs."""
+    """Reads all workers concurrently. `workers` maps names to URLs."""
 
     def __init__(self, workers: Mapping[str, str]) -> None:
         self._targets = {name: HttpTarget(url) for name, url in workers.items()}
@@ -36,7 +33,7 @@ class Watcher:
         self.totals: dict[str, float] = {}
 
     async def look(self) -> dict[str, float]:
-        """Tokens by tier since the look before; empty at the first."""
+        """Return tokens by tier since the previous reading; empty at the first."""
         found = await asyncio.gather(*(self._one(name) for name in self._targets))
         grown: dict[str, float] = {}
         for name, now in zip(self._targets, found, strict=True):
@@ -45,7 +42,7 @@ class Watcher:
             before = self._last.get(name)
             self._last[name] = now
             if before is None or any(now[tier] < before[tier] for tier in now):
-                continue  # its first look, or it was started anew meanwhile
+                continue  # first reading, or the worker restarted
             for tier, value in now.items():
                 grown[tier] = grown.get(tier, 0.0) + value - before[tier]
         for tier, value in grown.items():
@@ -75,7 +72,7 @@ class Watcher:
 
 
 def read(samples: list[MetricSample]) -> dict[str, float] | None:
-    """Tokens by tier since the worker began; None where it has no such counters."""
+    """Return tokens by tier since the worker's start; None without such counters."""
     prompt = total(samples, PROMPT)
     if prompt is None or total(samples, CACHED) is None:
         return None

@@ -1,10 +1,10 @@
-"""Traces in Mooncake's format: one JSON object a line, with the time and the prompt's blocks.
+"""Traces in Mooncake's format: one JSON object per line with time and prompt blocks.
 
     {"timestamp": 3000, "input_length": 1200, "output_length": 40, "hash_ids": [0, 1, 2]}
 
-`timestamp` in milliseconds, lengths in tokens; prompts whose lists begin alike begin with the same
-text, a block being 512 tokens. Promises to refuse what is not that, by line, and never more rows
-than a benchmark may send. Pure.
+`timestamp` in milliseconds, lengths in tokens. Prompts with a common prefix of `hash_ids` share
+that text; a block has 512 tokens. Invalid traces are refused by line, as are traces with more rows
+than a benchmark may send.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _SAMPLE_ROWS = 300
 
 
 def parse(text: str) -> tuple[TraceRow, ...]:
-    """Rows in the order of their times, the first at 0. Raises `Refused` with the first line that
-    cannot be read."""
+    """Return rows sorted by time, the first at 0. Raise `Refused` with the first invalid line."""
     rows: list[TraceRow] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -41,7 +40,6 @@ def parse(text: str) -> tuple[TraceRow, ...]:
 
 
 def as_lines(rows: Iterable[TraceRow]) -> str:
-    """The same format again."""
     return "".join(
         json.dumps(
             {
@@ -58,8 +56,9 @@ def as_lines(rows: Iterable[TraceRow]) -> str:
 
 
 def sample() -> tuple[TraceRow, ...]:
-    """A small trace of our own making: conversations that begin with one system prompt and come
-    back with all that was said, two requests a second for about two and a half minutes."""
+    """Return a built-in trace: multi-turn conversations with one shared system prompt, two
+    requests/s for about two and a half minutes.
+    """
     chance = random.Random(20)
     rows: list[TraceRow] = []
     name, start = 1, 0.0

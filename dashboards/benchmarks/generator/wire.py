@@ -1,9 +1,7 @@
-"""Requests over HTTP/1.1 to one server, and when each part of an answer came. asyncio only.
+"""HTTP/1.1 client on asyncio that records when each part of a response arrives.
 
-Promises that every request ends: with its last byte, with a named error, or at its deadline; that
-a connection which broke is never used again; and that cancelling one closes its connection at
-once, so that a router sees its client go. Written for little work between two events, since that
-work is part of what is measured. Must not know jobs or workloads.
+Every request ends with its last byte, a named error, or at its deadline. Cancelling a request
+closes its connection. Overhead between events is part of the measurement.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ CONNECT_S = 5.0
 
 
 class BrokenError(Exception):
-    """The connection ended, or what came is no HTTP; `code` is stable."""
+    """The connection ended or the response is not HTTP; `code` is stable."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -31,8 +29,9 @@ class BrokenError(Exception):
 
 @dataclass(slots=True)
 class Reply:
-    """Times are `time.monotonic`: the clock of uvloop's loop has milliseconds only. `gaps`:
-    seconds between two tokens' events. None: nobody said."""
+    """Times are `time.monotonic`: uvloop's clock has millisecond resolution. `gaps`: seconds
+    between token events. None: not reported.
+    """
 
     status: int = 0
     first_at: float | None = None
@@ -50,12 +49,12 @@ class Reply:
 
 
 class HttpTarget:
-    """One server and the idle connections to it. `url` as in http://host:port/below."""
+    """One server with its idle connections. `url` as in http://host:port/path."""
 
     def __init__(self, url: str, key: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no http:// or https:// address")
+            raise ValueError(f"{url!r} is not an http:// or https:// URL")
         self._host = parts.hostname
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._port = parts.port or (443 if self._tls else 80)
@@ -78,8 +77,9 @@ class HttpTarget:
         return await self._exchange(head.encode("latin-1"))
 
     async def _exchange(self, request: bytes) -> Reply:
-        """Raises BrokenError. An idle connection may have been closed just now by the server: a
-        request of which nothing came back is sent once more, over a new one."""
+        """Send a request. Raises BrokenError. The server may have closed an idle connection: a
+        request without any reply is sent once more, over a new one.
+        """
         while self._idle:
             connection = self._idle.pop()
             if connection.lost:
@@ -125,7 +125,7 @@ class HttpTarget:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time: head, then a body in chunks, of a length, or until the end."""
+    """One request at a time: head, then a body that is chunked, of fixed length, or until close."""
 
     def __init__(self) -> None:
         self.lost = False
@@ -134,13 +134,11 @@ class _Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[Reply] | None = None
         self._loop = asyncio.get_running_loop()
 
-    # ---- asyncio's side
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:  # nobody asked: not a connection to trust
+        if self._waiting is None:  # unsolicited data: do not reuse the connection
             self.abort()
             return
         try:
@@ -158,8 +156,6 @@ class _Connection(asyncio.Protocol):
             self._fail(BrokenError("closed_idle", "The server closed an idle connection."))
         else:
             self._fail(BrokenError("broken", "The connection ended before the answer did."))
-
-    # ---- the target's side
 
     async def send(self, request: bytes) -> Reply:
         self._reply = Reply()
@@ -179,8 +175,6 @@ class _Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.lost = True
         self._transport.abort()
-
-    # ---- bytes to an answer
 
     def _feed(self, data: bytes, now: float) -> None:
         self._buffer += data
@@ -206,16 +200,16 @@ class _Connection(asyncio.Protocol):
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             if len(self._buffer) > MAX_HEAD:
-                raise BrokenError("protocol", "The head of the answer does not end.")
+                raise BrokenError("protocol", "The response header is too long.")
             return False
         first, *lines = self._buffer[:end].split(b"\r\n")
         self._buffer = self._buffer[end + 4 :]
         words = first.split(b" ", 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-            raise BrokenError("protocol", "What came is no HTTP answer.")
+            raise BrokenError("protocol", "The response is not HTTP.")
         status = int(words[1])
         if 100 <= status < 200:
-            return True  # the real head follows
+            return True  # the final head follows (1xx)
         self._reply.status = status
         headers = {}
         for line in lines:
@@ -235,7 +229,7 @@ class _Connection(asyncio.Protocol):
             self._state = "chunk_size"
         elif length is not None:
             if not length.isdigit():
-                raise BrokenError("protocol", "The answer's length is no number.")
+                raise BrokenError("protocol", "Content-Length is not a number.")
             self._left, self._state = int(length), "length"
             if not self._left:
                 self._finish()
@@ -250,7 +244,7 @@ class _Connection(asyncio.Protocol):
         try:
             size = int(text, 16)
         except ValueError:
-            raise BrokenError("protocol", "A chunk's size is no number.") from None
+            raise BrokenError("protocol", "A chunk size is not a number.") from None
         if size == 0:
             if len(self._buffer) < end + 4:
                 return False
@@ -258,13 +252,13 @@ class _Connection(asyncio.Protocol):
             self._finish()
             return False
         self._buffer = self._buffer[end + 2 :]
-        self._left, self._state = size + 2, "chunk"  # with the line's end behind it
+        self._left, self._state = size + 2, "chunk"
         return True
 
     def _part(self, now: float) -> bool:
         whole = len(self._buffer) >= self._left
         if self._state == "chunk" and not whole:
-            return False  # servers send a chunk in one piece; it is small
+            return False  # wait: servers send this small piece at once
         part, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
         self._left -= len(part)
         self._body(part[:-2] if self._state == "chunk" else part, now)
@@ -281,7 +275,7 @@ class _Connection(asyncio.Protocol):
             return
         *lines, self._line = (self._line + part).split(b"\n")
         if len(self._line) > MAX_LINE:
-            raise BrokenError("protocol", "A line of the stream does not end.")
+            raise BrokenError("protocol", "A line of the stream is too long.")
         for line in lines:
             if line.startswith(b"data:"):
                 read_event(self._reply, line[5:].strip(), now)
@@ -300,7 +294,6 @@ class _Connection(asyncio.Protocol):
 
 
 def read_event(reply: Reply, data: bytes, now: float) -> None:
-    """One event of a completion's stream into the reply."""
     if data == b"[DONE]":
         reply.ended = True
         return
@@ -330,8 +323,9 @@ def read_event(reply: Reply, data: bytes, now: float) -> None:
 
 
 def _piece(event: dict[str, Any]) -> str | None:
-    """The text of a token's event. A chat's first event only names the role and its last one only
-    says why it ended: neither is a token."""
+    """Return the text of a token event. A chat's first event has only the role and its last one
+    only the finish reason: neither is a token.
+    """
     choices = event.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None

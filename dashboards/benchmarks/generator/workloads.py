@@ -1,8 +1,6 @@
-"""A job as sessions: what is said, in which order, and when each begins. Pure.
+"""Sessions of a job: texts, order and start times; deterministic.
 
-Promises the same sessions at the same moments for the same job, so that two endpoints get the same
-work, and prompts of as many tokens as asked for: each word here is one token to the usual
-vocabularies (and to the simulated worker). Must not know how requests are sent.
+Each word is one token in common vocabularies (and in the simulated worker).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from functools import lru_cache, partial
 from dashboards.benchmarks.generator.job import CHAT, RATE, TRACE, Job, TraceRow
 from dashboards.benchmarks.generator.traces import BLOCK_TOKENS
 
-# Three letters and a space: four bytes a token, as English has.
+# Three letters and a space: four bytes per token, as in English.
 _WORDS = """
 the and for are but not you all any can had her was one our out day get has him his how man
 new now old see two way who boy did its let put say she too use dad mom sun sky sea ice oil
@@ -30,17 +28,17 @@ Text = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is added to the conversation, and how long the answer may be."""
+    """Text added to the conversation, and the maximum length of the response."""
 
     text: Text
-    tokens: int  # of `text`, as planned
+    tokens: int  # planned, of `text`
     answer_tokens: int
-    pause_s: float = 0.0  # before it, after the answer before
+    pause_s: float = 0.0  # since the previous response
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSession:
-    """A conversation; `opening` is its system prompt (or document), None for none."""
+    """A conversation; `opening` is its system prompt or document, None for none."""
 
     number: int
     at: float
@@ -50,14 +48,14 @@ class WorkloadSession:
 
 
 def sessions(job: Job) -> Iterator[WorkloadSession]:
-    """Without end, but for a trace. `at` counts from the start and grows."""
+    """Yield sessions with increasing start times `at`; endless unless a trace."""
     if job.workload == TRACE:
         return _trace(job)
     return _chats(job) if job.workload == CHAT else _documents(job)
 
 
 def _arrivals(job: Job, per_session: int) -> Iterator[float]:
-    """Moments independent of each other, with the wanted mean of requests a second."""
+    """Yield Poisson arrivals with the given mean of requests/s."""
     chance = random.Random(f"arrivals {job.seed}")
     at = 0.0
     while True:
@@ -103,7 +101,7 @@ def _trace(job: Job) -> Iterator[WorkloadSession]:
 
 
 def _row_text(job: Job, number: int, row: TraceRow, tokens: int) -> str:
-    """Its blocks in order, as far as the limit lets them, and its own words after them."""
+    """Return the texts of the blocks up to the limit, followed by unique words."""
     whole = row.blocks[: tokens // BLOCK_TOKENS]
     rest = tokens - len(whole) * BLOCK_TOKENS
     parts = [_block(job.seed, name) for name in whole]
@@ -127,23 +125,22 @@ def _block(seed: int, name: int) -> str:
 
 
 def _mark(nonce: str) -> str:
-    """At the very beginning, since a prefix cache matches from there."""
+    """Return the first words of a prompt: a prefix cache matches from there."""
     return f"Run {nonce}. "
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a job will ask for at most, if every answer comes at once and is as long as allowed."""
+    """Maximum load of a job, assuming immediate responses of full length."""
 
     requests: int
     prompt_tokens: int
     answer_tokens: int
     seconds: float
-    ends_by: str  # duration_s, max_requests, max_tokens or trace: what is reached first
+    ends_by: str  # duration_s, max_requests, max_tokens or trace: the first limit reached
 
 
 def plan(job: Job) -> Plan:
-    """With users the number of requests depends on the answers: then it is an upper bound."""
     requests = prompt = answers = 0
     last = 0.0
     for session in sessions(job):

@@ -1,7 +1,6 @@
-"""Series to a Plotly figure, and to the table that says the same in words. Pure.
+"""Render series as a Plotly figure, a table and a text for screen readers.
 
-Promises colours that stand on white and on black (backgrounds are transparent, texts take the
-page's colour from panels.css) and a gap where there was no number, never a line across it.
+Colours work on white and on black. Missing values are gaps.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ import plotly.graph_objects as go
 from dashboards.boards.charts import kinds, units
 from dashboards.boards.charts.styled_series import StyledSeries, Values, dressed, told, with_totals
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 __all__ = ["StyledSeries", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
 
 _HEIGHT = 280
 _CLEAR = "rgba(0,0,0,0)"
-# Hours while ticks are hours apart, else days.
 _DAY_MS = 86_400_000
 _TICKS = [
     {"dtickrange": [None, _DAY_MS - 1], "value": "%H:%M"},
@@ -30,7 +28,6 @@ _RULE = "rgba(128,128,128,0.25)"
 
 
 def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
-    """Plotly's data and layout, or None when there is no number to draw."""
     shown = told(drawn)
     happened = [item for item in shown if any(item.numbers)]
     if panel.hides_zeros and happened:
@@ -45,14 +42,14 @@ def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str,
     else:
         make = _bar if panel.kind == "bars" else _trace
         traces = [make(panel, item, window) for item in shown]
-        # Of what never happened no name needs to be told from another.
+        # Zero series need no distinct names in the legend.
         unlike = {"showlegend": bool(happened) or panel.kind != "bars"}
     made: dict[str, Any] = go.Figure(data=traces, layout=layout | unlike).to_plotly_json()
     return made
 
 
 def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
-    """One row a series; what the chart hides as zero is here."""
+    """Return one row per series, including zero series that the chart hides."""
     rows = []
     for item in drawn:
         numbers = item.numbers
@@ -66,7 +63,7 @@ def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
 
 
 def spoken(panel: Panel, drawn: list[StyledSeries]) -> str:
-    """The chart for who cannot see it: the latest value of each line, the fullest length."""
+    """Return the text alternative: each line's latest value, or a heat map's fullest bucket."""
     if panel.kind == "heatmap":
         fullest = max(told(drawn), key=lambda item: item.mean, default=None)
         if fullest is None or not any(fullest.numbers):
@@ -92,7 +89,7 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
     trace = go.Scatter(
         name=style.label,
         mode="lines",
-        x0=window.start * 1000,  # epoch milliseconds, which Plotly shows in UTC
+        x0=window.start * 1000,
         dx=window.step * 1000,
         y=_rounded(item.values),
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
@@ -100,12 +97,12 @@ def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
     )
     lonely = _lonely(item.values)
     if not stacked and any(lonely):
-        # A number between two gaps makes no line: without a dot nobody would see it.
+        # A value between two gaps draws no line: without a marker it would be invisible.
         sizes = [5 if alone else 0 for alone in lonely]
         trace.update(mode="lines+markers", marker={"size": sizes, "color": style.colour})
     if stacked:
         if None in item.values:
-            # Plotly stacks a gap as zero: its edge would be a line along what nobody measured.
+            # Plotly stacks a gap as zero: its edge would be a line without measurements.
             trace.update(line={"width": 0})
         pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
         trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
@@ -156,8 +153,8 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
         value_axis["range"] = [0, 1.02]
     return {
         "template": "none",
-        "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
-        "height": _HEIGHT + 10 * max(0, len(shown) - 4),  # the legend grows, the chart stays
+        "uirevision": "emberline",  # constant: zoom and hidden lines survive a poll
+        "height": _HEIGHT + 10 * max(0, len(shown) - 4),
         "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
         "paper_bgcolor": _CLEAR,
         "plot_bgcolor": _CLEAR,
@@ -176,14 +173,14 @@ def _layout(panel: Panel, shown: list[StyledSeries]) -> dict[str, Any]:
         },
         "font": {"family": "inherit", "size": 12},
         "xaxis": {
-            # No range: every line has all points of the window, empty ones too, and a range that
-            # moves with each poll would undo the reader's zoom.
+            # No range: all lines span the whole window, and a range that changes with each poll
+            # would reset the zoom.
             "type": "date",
             "gridcolor": _RULE,
             "tickformatstops": _TICKS,
             "hoverformat": "%b %-d, %H:%M:%S UTC",
             "tickangle": 0,
-            "ticklabelstandoff": 6,  # or the first time lies on the lowest value's label
+            "ticklabelstandoff": 6,  # keeps the first time off the lowest value's label
             "automargin": True,
             "nticks": 6,
         },

@@ -1,8 +1,4 @@
-"""A run's series as drawings the page itself shows: no script needed, swapped as one part. Pure.
-
-Promises that a line stops where there was no number, that every chart says its latest numbers in
-words too, and that tiers have the colours they have everywhere. Sizes are those of the view box.
-"""
+"""Server-rendered SVG charts of benchmark runs. Sizes are in view box units."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 
 WIDTH, HEIGHT = 560, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 10, 26
-FEWEST = 3  # points: fewer are no curve
+FEWEST = 3
 _INNER_W, _INNER_H = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
 Values = Sequence[float | None]
@@ -21,7 +17,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """`style` names a class of benchmarks.css; `shapes`: points of polylines (or polygons)."""
+    """`style` is a class of benchmarks.css; `shapes` are the points of polylines or polygons."""
 
     label: str
     style: str
@@ -31,8 +27,6 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartMark:
-    """A tick: where it is, and what stands there."""
-
     at: float
     text: str
 
@@ -53,7 +47,6 @@ class Chart:
 
 
 def of_series(series: Mapping[str, Any]) -> list[Chart]:
-    """Charts of one run, from its progress."""
     if len(series.get("sent", ())) < FEWEST:
         return []
     width = float(series["width_s"])
@@ -70,7 +63,6 @@ def of_series(series: Mapping[str, Any]) -> list[Chart]:
 
 
 def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
-    """Shares of requests over their time to the first token, one line for each run."""
     highest = max((points[-1][0] for points in curves.values() if points), default=0.0)
     if not highest:
         return None
@@ -118,7 +110,9 @@ def drawn(
     across: Sequence[str],
     say: Any,
 ) -> Chart:
-    """Lines of equal length, by label and class; `across`: words at equal distances below."""
+    """Chart lines of equal length, given as label, class and values; `across`: evenly spaced
+    labels.
+    """
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
     top, count = _nice(highest), max((len(found) for _, _, found in values), default=0)
     lines = tuple(
@@ -139,7 +133,6 @@ _TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Comput
 
 
 def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
-    """Stacked: together they are all prompt tokens the workers took in."""
     known = [(key, label) for key, label in _TIERS if key in tiers]
     padded = {key: [*(v or 0.0 for v in tiers[key]), *([0.0] * count)][:count] for key, _ in known}
     below = [0.0] * count
@@ -161,7 +154,7 @@ def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
 
 
 def _settled(values: Sequence[float]) -> float:
-    """The last point is still being filled."""
+    """Return the latest complete value; the last point is still incomplete."""
     return values[-2] if len(values) > 1 else values[-1] if values else 0.0
 
 
@@ -171,7 +164,7 @@ def _latest(values: Values) -> float | None:
 
 
 def _broken(values: Values, top: float, count: int) -> tuple[str, ...]:
-    """One polyline for each stretch without a gap; a lonely point is a short dash."""
+    """Return a polyline for each run without a gap; a single point becomes a short dash."""
     found: list[list[tuple[float, float]]] = [[]]
     for index, value in enumerate(values):
         if value is None:
@@ -216,7 +209,6 @@ def _up(top: float, say: Any) -> tuple[ChartMark, ...]:
 
 
 def _nice(highest: float) -> float:
-    """The next of 1, 2, 4, 8, 10 times a power of ten: its quarters are short to write."""
     if highest <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))

@@ -1,7 +1,4 @@
-"""Charts which are not lines over one time axis: lengths as a heat map, and large figures. Pure.
-
-Plotly's cartesian bundle has no indicator, so that a large figure is an annotation above a line.
-"""
+"""Heat maps and big numbers. Plotly's cartesian bundle has no indicator trace: a number is text."""
 
 from __future__ import annotations
 
@@ -12,20 +9,20 @@ import plotly.graph_objects as go
 
 from dashboards.boards.charts.styled_series import StyledSeries, Values, told
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
-MAX_COLUMNS = 150  # of a heat map; a screen shows no more, and every one has twenty cells
+MAX_COLUMNS = 150  # of a heat map, about the resolution of a screen; each has twenty cells
 _NUMBERS_HEIGHT = 120
 _DAY_S = 86400
-_GAP = 0.04  # between two figures, of the whole width
-_LINE_TOP = 0.34  # how much of the height the line below a figure takes
+_GAP = 0.04
+_LINE_TOP = 0.34
 
 
 def heatmap(
     panel: Panel, drawn: list[StyledSeries], window: Window
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Traces, and what is unlike the layout of lines. Empty lengths at both ends are left out."""
+    """Return traces and layout changes. Empty buckets at both ends are omitted."""
     filled = [place for place, item in enumerate(drawn) if any(item.numbers)]
     rows = drawn[filled[0] : filled[-1] + 1] if filled else drawn[:1]
     size = -(-window.points // MAX_COLUMNS)
@@ -46,7 +43,6 @@ def heatmap(
 
 
 def _columns(values: Values, size: int) -> list[float | None]:
-    """The mean of each `size` points, which is what one of them stands for."""
     columns: list[float | None] = []
     for start in range(0, len(values), size):
         numbers = [value for value in values[start : start + size] if value is not None]
@@ -57,8 +53,9 @@ def _columns(values: Values, size: int) -> list[float | None]:
 def numbers(
     panel: Panel, drawn: list[StyledSeries], window: Window
 ) -> tuple[list[Any], dict[str, Any]]:
-    """A large figure for each series, with its line below. The first pair of axes stays empty:
-    what a board marks on the time axis of its charts has no place here."""
+    """Return a big number with a sparkline for each series. The first axes stay empty, so that
+    annotations of the time axis do not appear.
+    """
     shown = told(drawn)
     width = 1 / len(shown)
     nothing = {"visible": False, "fixedrange": True, "type": "linear"}
@@ -94,8 +91,9 @@ def numbers(
 
 
 def _words(panel: Panel, item: StyledSeries, window: Window, left: float) -> list[dict[str, Any]]:
-    """The figure, and what it is of above it: the total of the range where there is one, else the
-    last value, and when it was measured unless that was just now."""
+    """Return the label and the number: the total of the range if known, else the last value, with
+    its time unless it is current.
+    """
     base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
     base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
     place = max(at for at, value in enumerate(item.values) if value is not None)

@@ -1,8 +1,4 @@
-"""Series with their names and clothes: what every kind of chart is made of. Pure.
-
-Promises that the same name looks the same, that names we cannot know are told apart by more than
-colour, and that what is too much for a chart is said, not silently left out.
-"""
+"""Series with names and styles, the input of every chart kind. Equal names get equal styles."""
 
 from __future__ import annotations
 
@@ -10,32 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dashboards.boards.panels import (
-    BLUE,
-    DASHES,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SKY,
-    Panel,
-    PanelLine,
-    Style,
-)
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style
+from dashboards.boards.panels.styles import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY
 from dashboards.prometheus.http.client import Series
 
-MAX_LINES = 40  # no eye tells more apart, and no page should carry them
+MAX_LINES = 40
 Values = tuple[float | None, ...]
 Named = list[tuple[str, Values]]
 
-# For names we cannot know; red and grey keep their meaning.
+# For names without a declared style; red and grey keep their meaning.
 _IN_TURN = (SKY, PURPLE, BLUE, ORANGE, GREEN)
 _HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
 
 
 @dataclass(frozen=True, slots=True)
 class StyledSeries:
-    """One series with its name and style. `key` is the name in the data. `total`: its one number
-    over the whole range, where the series shows what was counted and that was asked for."""
+    """A series with name and style. `key` is the name in the data. `total`: the value over the
+    whole range, if the series is a counter and a total was requested.
+    """
 
     key: str
     style: Style
@@ -53,7 +41,6 @@ class StyledSeries:
 
 
 def dressed(panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]) -> list[StyledSeries]:
-    """The panel's series in the order they are drawn and listed."""
     named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
         return _buckets(named)
@@ -77,14 +64,14 @@ def with_totals(
 
 
 def _key(line: PanelLine, series: Series) -> str:
-    """With its source where several gave a series of that name."""
+    """Return the name, with the source appended if several sources have a series of that name."""
     name = line.name or series.label(line.by) or "(no name)"
     source = series.label("metrics_source")
     return f"{name} ({source})" if source else name
 
 
 def _fewer(drawn: list[StyledSeries]) -> list[StyledSeries]:
-    """The largest, and one without numbers which says how many are left out."""
+    """Keep the largest series, and add one without values that states how many were omitted."""
     left = len(drawn) - MAX_LINES
     if left <= 0:
         return drawn
@@ -95,13 +82,13 @@ def _fewer(drawn: list[StyledSeries]) -> list[StyledSeries]:
 
 def _in_turn(key: str, turn: int) -> Style:
     colour = _IN_TURN[turn % len(_IN_TURN)]
-    # The dash changes with every line, and starts elsewhere in every round of colours.
+    # The dash changes with each line, and its offset with each round of colours.
     dash = DASHES[(turn % len(_IN_TURN) + turn // len(_IN_TURN)) % len(DASHES)]
     return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
 
 
 def _buckets(named: Named) -> list[StyledSeries]:
-    """A histogram's buckets, each without those below it, from the lowest."""
+    """Convert cumulative histogram buckets to separate ones, lowest first."""
     edges = sorted((edge, values) for key, values in named if (edge := _edge(key)) is not None)
     drawn = []
     for place, (edge, values) in enumerate(edges):
@@ -114,13 +101,13 @@ def _buckets(named: Named) -> list[StyledSeries]:
 
 def _edge(text: str) -> float | None:
     try:
-        return float(text)  # "+Inf" is one
+        return float(text)
     except ValueError:
         return None
 
 
 def _less(values: Values, below: Values) -> Values:
-    """Never less than none: the two may come from different moments of a scrape."""
+    """Subtract, with a minimum of 0: the buckets may come from different scrapes."""
     return tuple(
         None if upper is None or lower is None else max(0.0, upper - lower)
         for upper, lower in zip(values, below, strict=True)
@@ -138,5 +125,4 @@ def _whole(edge: float) -> str:
 
 
 def told(drawn: Sequence[StyledSeries]) -> list[StyledSeries]:
-    """Those with numbers."""
     return [item for item in drawn if item.numbers]

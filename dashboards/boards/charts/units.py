@@ -1,4 +1,4 @@
-"""Numbers with their units: in words for people, and as Plotly writes them on an axis. Pure."""
+"""Format values with units, as text and as Plotly axis formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dashboards.boards.panels import Unit
+from dashboards.boards.panels.declarations import Unit
 
 
 def in_words(unit: Unit, value: float | None) -> str:
@@ -19,12 +19,10 @@ def _share(value: float) -> str:
 
 
 def _small(value: float) -> str:
-    """What is not zero does not read as zero."""
     return "under 0.001" if value < 0.001 else f"{value:.1g}"
 
 
 def _seconds(value: float) -> str:
-    """From microseconds, which a router takes, to days, which blocks live."""
     if value == 0:
         return "0 ms"
     if abs(value) < 0.9995e-3:
@@ -38,7 +36,6 @@ def _seconds(value: float) -> str:
 
 
 def _plain(value: float) -> str:
-    """Whole numbers as such; large ones in thousands and millions."""
     size = abs(value)
     for divisor, sign in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= divisor:
@@ -47,7 +44,7 @@ def _plain(value: float) -> str:
 
 
 def _bytes_per_s(value: float) -> str:
-    """In thousands, as the axis beside it and as links and disks are sold."""
+    """Use decimal prefixes, as the axis and as the specifications of links and disks do."""
     for divisor, sign in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(value) >= divisor:
             return f"{value / divisor:.1f} {sign}/s"
@@ -62,7 +59,7 @@ def _bytes(value: float) -> str:
 
 
 def _usd(value: float) -> str:
-    """Cents where there are any to see."""
+    """Round to cents; amounts under 0.1 USD get two significant digits."""
     return f"{value:.2f} USD" if abs(value) >= 0.0995 or value == 0 else f"{value:.2g} USD"
 
 
@@ -108,7 +105,6 @@ _AXES: Mapping[Unit, dict[str, Any]] = {
 }
 
 
-# Steps people count in: of minutes, hours and days, and of memory.
 _STEPS: Mapping[Unit, tuple[int, ...]] = {
     "seconds": (30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800),
     "bytes": tuple(
@@ -121,13 +117,12 @@ _TICKS = 6
 
 
 def axis(unit: Unit, highest: float) -> dict[str, Any]:
-    """The value axis's formats of ticks and of what a pointer shows, up to the highest value."""
     formats = _AXES[unit]
     if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
-        # Plotly would count 3.6 ks, and a GiB as 1.07 GB.
+        # Plotly would format 3.6 ks, and a GiB as 1.07 GB.
         return formats | _ticks(unit, highest)
     if unit != "seconds" and highest < _LARGE and formats["tickformat"] == "~s":
-        # Half a request a second is 0.5, not 500m.
+        # Half a request per second is 0.5, not 500m.
         return formats | {"tickformat": "~g"}
     return formats
 

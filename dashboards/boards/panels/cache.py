@@ -1,4 +1,4 @@
-"""Whether the cache helps, tier by tier, and what it costs the machines. Pure."""
+"""Panels of the cache tiers: hit rates, transfers, capacity and failures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What endpoints cost, and what their caches save, at the rate of each moment. Pure.
-
-Prices are the console's; sums over a range are on the Costs page.
-"""
+"""Panels of endpoint costs and cache savings at the current rate."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ _money = partial(of_workers, metric=n.RUNNING, drill="endpoint")
 
 
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
-    """What so many tokens or requests cost at the load of the moment."""
     return _money(
         id=f"usd-per-{key}",
         title=f"Cost of {what}",

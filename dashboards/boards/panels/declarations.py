@@ -1,4 +1,4 @@
-"""What a panel, a board and a range are. Pure; knows no panel and no PromQL."""
+"""Types of panel declarations: Panel, Board, Range and their parts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ Drill = Literal["", "worker", "endpoint"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What must happen before a panel has anything to measure. `query` counts it over a range;
-    `none` states that it did not happen, and `some` begins with how often it did."""
+    """Precondition of a panel's metrics. `query` counts it over a range; `none` states that it did
+    not happen, `some` begins with its count.
+    """
 
     query: str
     none: str
@@ -39,8 +40,6 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """`hatch` is Plotly's fill pattern, for stacked areas."""
-
     label: str
     colour: str
     dash: str = "solid"
@@ -49,10 +48,12 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class PanelLine:
-    """The series of one query: named by the value of label `by`, or all of them `name`.
-    `factor`: each value is multiplied by what the console knows of the series' endpoint (its label
-    `endpoint_name`): what a worker of it costs an hour, or what a token found in a cache saves,
-    both in US dollars. Unknown: no line, and the panel says whose price is missing."""
+    """The series of one query, named by label `by`, or all `name`.
+
+    `factor`: name of a price that multiplies each value, by the series' label `endpoint_name`: the
+    hourly cost of a worker, or the saving per cached token (USD). Without a price there is no line,
+    and the panel names the endpoints.
+    """
 
     query: str
     by: str = ""
@@ -62,14 +63,15 @@ class PanelLine:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`job` exports `metric`, or one of `or_metrics` which is the same by another name; where all
-    are missing, `since` says which version has it. `job` "" is what none of our own targets
-    export: then `needs` names the exporter to install. `cause`: what must have happened before
-    there can be numbers; `empty` says what it means that it did and there are none, `zero` that all
-    which was measured is 0. Each is true of the panel's own counters, whatever others count.
-    `styles` go by series name; names without
-    one get one in turn. A share that is not `of_whole` is drawn as large as it is, not against
-    100 %. `drill`: the names of the lines are workers (or endpoints), and lead to their boards."""
+    """`job` exports `metric`, or one of the equivalent `or_metrics`; if all are missing, `since` is
+    the version that has them. `job` "" means an exporter outside the console's targets, named by
+    `needs`. `cause` is the precondition of any value; `empty` explains no value despite the cause,
+    `zero` explains values that are all 0. Both hold for the panel's own counters.
+
+    `styles` go by series name; other names get one in turn. A share that is not `of_whole` is
+    scaled to its values, not to 100 %. `drill`: line names are workers (or endpoints) and link to
+    their boards.
+    """
 
     id: str
     title: str
@@ -91,33 +93,32 @@ class Panel:
 
     @property
     def of_events(self) -> bool:
-        """Zero is that nothing happened; of all else zero is a measure like any other."""
+        """Whether zero means that nothing happened, rather than a measured value."""
         return self.kind == "heatmap" or self.unit in ("per_s", "tokens_per_s", "bytes_per_s")
 
     @property
     def hides_zeros(self) -> bool:
-        """Every reason and tier exists from the start; those never met only fill the legend. Of a
-        few large figures a zero is as good as any."""
+        """Hide zero series: every reason and tier is exported from the start and would fill the
+        legend. Big numbers keep theirs.
+        """
         return (bool(self.styles) or self.kind == "bars") and self.kind != "numbers"
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Any of which will do."""
         return (self.metric, *self.or_metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class PanelSection:
-    """Panels under one heading; "" for none."""
-
     title: str
     panels: tuple[Panel, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A metric as elsewhere's documentation names it: what is said there, what it truly counts,
-    the panel that shows it, and what stands for it where LMCache is a server of its own."""
+    """A metric by its name in other projects' documentation: the documented meaning, the actual
+    one, the panel that shows it, and its equivalent in LMCache's multi-process mode.
+    """
 
     name: str
     said: str
@@ -128,8 +129,9 @@ class Documented:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`fleet` and `one`: its sections for many endpoints and for a single one; () where there is no
-    such board. `documented`: names a reader may have met elsewhere, as a table below."""
+    """`fleet` and `one`: sections for many endpoints and for one; () without such a board.
+    `documented`: metric names from other documentation, listed in a table.
+    """
 
     key: str
     title: str
@@ -148,7 +150,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`step_s` keeps a line under 600 points; `poll_s` is how often the page asks again."""
+    """`step_s` keeps a line under 600 points; `poll_s` is the page's refresh interval."""
 
     key: str
     label: str

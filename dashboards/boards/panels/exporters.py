@@ -1,5 +1,4 @@
-"""What panels of one exporter have in common, so that each declaration says only what is its own.
-Pure."""
+"""Exporters, and the attributes shared by all panels of an exporter."""
 
 from __future__ import annotations
 
@@ -13,8 +12,9 @@ from dashboards.boards.queries import metric_names
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """`how` is what a person does to have it; a panel's `needs` is its name. Where `sign` is
-    exported it is there, and `more` says how to make it export what it does not by itself."""
+    """`how` is the installation hint; a panel's `needs` is its name. The exporter is present if the
+    metric `sign` exists; `more` tells how to enable metrics that are off by default.
+    """
 
     name: str
     how: str
@@ -143,7 +143,7 @@ def by_endpoint(query: str, label: str = "endpoint_name") -> tuple[PanelLine, ..
 
 
 def percents(query: str, *names: str) -> tuple[PanelLine, ...]:
-    """`percents("ttft", "p50")` asks `ttft_p50`, drawn as `p50`."""
+    """`percents("ttft", "p50")` queries `ttft_p50` and names the line `p50`."""
     return tuple(PanelLine(f"{query}_{name}", name=name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""GPUs, pods and containers, as exporters of the cluster see them. Pure."""
+"""Panels of GPUs, pods and containers from the cluster's exporters."""
 
 from __future__ import annotations
 
@@ -181,7 +181,6 @@ PROCESSORS = of_containers(
 
 
 def _of_nodes(panel: Panel, query: str) -> Panel:
-    """The same for each node and kind of GPU."""
     lines = (PanelLine(f"{query}_by_node", by="gpus"),)
     return replace(panel, id=f"{panel.id}-nodes", lines=lines, drill="")
 

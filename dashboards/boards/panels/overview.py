@@ -1,4 +1,4 @@
-"""What callers feel, and what the cache does for them. Pure; PromQL is in dashboards.boards.queries."""
+"""Panels of the Overview board: latency, errors, throughput and cache hit rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why requests went where they went, and whether that was right. Pure."""
+"""Panels of the router: decisions, their reasons and their accuracy."""
 
 from __future__ import annotations
 

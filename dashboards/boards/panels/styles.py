@@ -1,9 +1,4 @@
-"""What a thing looks like wherever it is drawn: one colour and one dash for each tier, reason,
-outcome. Pure.
-
-The colours are Okabe and Ito's, told apart by nearly everybody; the dash and the hatching say it
-again.
-"""
+"""Colour (palette of Okabe and Ito), dash and hatch of each tier, reason and outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from routing.analysis import choices
 
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
-BROWN = "#8C6D31"  # one more, for a ninth reason
+BROWN = "#8C6D31"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 TIERS = {
@@ -79,7 +74,6 @@ FINISHES = {
     "error": Style("Error", RED, "dashdot", "x"),
     "repetition": Style("Stopped repeating itself", PURPLE, "longdash", "|"),
 }
-# The worker's own HTTP names classes of codes.
 STATUSES = {
     f"{digit}xx": Style(f"{style.label[:-5]}({digit}xx)", style.colour, style.dash, style.hatch)
     for digit, style in OUTCOMES.items()

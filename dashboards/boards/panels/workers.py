@@ -1,4 +1,4 @@
-"""What workers and their GPUs are busy with. Pure."""
+"""Panels of workers and their GPUs: load, queues and throughput."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Every PromQL expression of the console, by name.
-
-Promises that nothing a person typed reaches Prometheus but as an escaped label value, and that
-names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
-"""
+"""PromQL expressions of the console, by name. User input is escaped into label values."""
 
 from __future__ import annotations
 
@@ -87,24 +83,23 @@ from dashboards.boards.queries.promql import (
 
 
 def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
-    """As charts ask it. `appeared`: see `growth.drawn`."""
+    """`appeared`: counters of which a series may have appeared; None means any."""
     return growth.drawn(declared(name, scope, times), times, appeared)
 
 
 def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
-    """Its one number over a whole range that ends at a multiple of `growth.part_s`: ratios are of
-    sums, quantiles of all that was observed; a gauge is its value at the end."""
+    """Render for one value over a range whose end is a multiple of the growth window: ratios of
+    sums, quantiles of all observations, gauges at the end of the range.
+    """
     text = declared(name, scope, Times(range_s, range_s, kept=kept_by))
     return growth.counted(text, growth.part_s(range_s))
 
 
 def plain(name: str, scope: Scope, times: Times) -> str:
-    """With `rate` and `increase` as they are declared."""
     return QUERIES[name](scope, times)
 
 
 def declared(name: str, scope: Scope, times: Times) -> str:
-    """As `plain`, but of what rules have kept where they have."""
     text = plain(name, scope, times)
     return recording_rules.instead(text, times) if times.kept else text
 

@@ -1,4 +1,4 @@
-"""What is scraped, what is exported, what fires: asked once for a page, at one moment. Pure."""
+"""Queries for one moment: scraped targets, exported metrics and firing alerts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def _scraped(scope: Scope) -> str:
 
 
 def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
-    """When a target of these jobs last answered, to the minute, within a day. For jobs that are
-    away: over thousands of living targets it would be dear."""
+    """Latest successful scrape of these jobs' targets within a day, with a resolution of a minute.
+    Only for jobs that are down: over thousands of live targets it would be expensive.
+    """
     if not set(jobs) <= set(JOBS):
         raise ValueError(f"{jobs} are not among {JOBS}")
     answered = f"timestamp(up{scope.engines(job_re='|'.join(jobs))} == 1)"
@@ -34,19 +35,17 @@ def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
 
 
 def scraped(scope: Scope) -> str:
-    """How many targets, whether or not they answer."""
     return f"count(up{_scraped(scope)})"
 
 
 def scraped_every(scope: Scope) -> str:
-    """Seconds between two samples of a target: of half of them it is no more."""
+    """Median scrape interval in seconds."""
     sampled = f"timestamp(up{_scraped(scope)})[2m:1s]"
     apart = f"(max_over_time({sampled}) - min_over_time({sampled})) / (changes({sampled}) > 0)"
     return f"quantile(0.5, {apart})"
 
 
 def exported(metrics: tuple[str, ...], braces: str) -> str:
-    """Which of these metrics exist now, as series with their name."""
     for metric in metrics:
         if not NAME.fullmatch(metric):
             raise ValueError(f"{metric!r} is not the name of a metric")
@@ -60,26 +59,24 @@ def exported(metrics: tuple[str, ...], braces: str) -> str:
 
 
 def alerts(scope: Scope) -> str:
-    """Those which fire; rules give every alert the label `endpoint`."""
+    """Firing alerts; rules set the label `endpoint` on every alert."""
     return f"ALERTS{scope.router(alertstate='firing')}"
 
 
 def alerts_of(name: str, scope: Scope) -> str:
-    """Those of one rule, while they fire."""
     return f"ALERTS{scope.router(alertstate='firing', alertname=name)}"
 
 
 def alerts_active(scope: Scope) -> str:
-    """Those which fire, and those whose condition has not held for long enough."""
     return f"ALERTS{scope.router()}"
 
 
 def alerts_since(scope: Scope) -> str:
-    """Since when, in epoch seconds, each alert's condition has held."""
+    """Start of each alert's condition in epoch seconds."""
     return f"ALERTS_FOR_STATE{scope.router()}"
 
 
-# What is there when a family is there, by its name for people.
+# Metric family names for display, each with a metric that marks its presence.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "vLLM workers": (RUNNING,),
     "Emberline routers": (REQUESTS,),
@@ -93,7 +90,6 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "Kubernetes objects (kube-state-metrics)": ("kube_pod_info",),
 }
 LABELS = ("namespace", "endpoint_name", "pod")
-# What vLLM's names become when it is scraped at /metrics/, with a slash.
 COLONLESS = RUNNING.replace(":", "_", 1)
 
 
@@ -115,7 +111,6 @@ def endpoints() -> str:
 
 
 def without(label: str) -> str:
-    """How many workers' series lack it."""
     return f'count ({RUNNING}{{{label}=""}})'
 
 

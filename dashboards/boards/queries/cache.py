@@ -1,7 +1,7 @@
-"""What cache tiers say: the worker's own, L1 and L2 as workers see them, and our L2 engine. Pure.
+"""Queries of cache tiers: device, L1 and L2 as the worker reports them, and our L2 engine.
 
-vLLM has no word for our L2: its tier says disk, and p2p is beyond the worker too. A connector which
-does not say where it found something (LMCache) is shown as just that, never as one of the tiers.
+vLLM has no label for our L2: its tier is "disk"; "p2p" is outside the worker, too. A connector
+without tier information (LMCache) is shown under its own name, never as a tier.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from dashboards.boards.queries.promql import (
 _QUERIES = (n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD)
 _HITS = (n.PREFIX_HITS, n.PREFIX_HITS_OLD)
 _L2_SOURCES = "disk|p2p|external_unspecified"
-Parts = list[tuple[str, str]]  # a tier, and tokens a second which came from it
+Parts = list[tuple[str, str]]  # tier, and tokens/s from it
 
 
 def sum_by_tier(by: str, parts: Parts) -> str:
-    """Each part is summed before it is joined: to join the workers' series themselves, each with
-    all its labels, was the dearest of all a board of a large fleet asks."""
+    """Sum each part before joining: joining the workers' raw series with all labels was the most
+    expensive query of a large fleet's board.
+    """
     sums = [
         _label(_label(sum_by(by, vector), "tier", tier), "part", str(place))
         for place, (tier, vector) in enumerate(parts)
@@ -44,9 +45,10 @@ def _label(vector: str, name: str, value: str) -> str:
 
 @named("prompt_share_by_source")
 def prompt_share_by_source(scope: Scope, times: Times) -> str:
-    """Where prompt tokens came from, as shares of one, by the finest the workers' version tells:
-    by tier since 0.32, L1 and L2 together since 0.16, by hits of the lookup before. All prompt
-    tokens are the denominator, for `prompt_tokens_total` counts the cached ones as well."""
+    """Prompt tokens by source as shares of 1, with the finest source labels of the workers'
+    version: by tier since 0.32, L1 and L2 together since 0.16, lookup hits before. The
+    denominator is `prompt_tokens_total`, which includes cached tokens.
+    """
     parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
     every = f"sum({rate(n.PROMPT, scope.engines(), times)}) > 0"
     return f"{sum_by_tier('', parts)} / on () group_left () ({every})"
@@ -67,7 +69,6 @@ def _by_tier(scope: Scope, times: Times) -> Parts:
 
 
 def _by_source(scope: Scope, times: Times) -> Parts:
-    """Of workers which do not say it by tier."""
     sources = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
     newer = f"unless on (pod) {rate(n.CACHED, scope.engines(), times)}"
     return [
@@ -77,11 +78,10 @@ def _by_source(scope: Scope, times: Times) -> Parts:
 
 
 def _by_hits(scope: Scope, times: Times) -> Parts:
-    """Of workers which do not say it by source either."""
     hits, asked = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
     beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
     newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
-    # Taken out first: of a fleet that is new there is nothing left to join.
+    # Excluded first: in a new fleet nothing is left to join.
     computed = f"({asked} {newer}) - {hits} - ({beyond} or {hits} * 0)"
     return [
         ("device", f"{hits} {newer}"),
@@ -91,7 +91,7 @@ def _by_hits(scope: Scope, times: Times) -> Parts:
 
 
 def _reuse(by: str, scope: Scope, times: Times) -> str:
-    """Share of prompt tokens not computed: by source since 0.16, by hits before."""
+    """Share of cached prompt tokens: by source since 0.16, by hits before."""
     computed = rate_by(by, n.BY_SOURCE, scope.engines(source="local_compute"), times)
     every = rate_by(by, n.PROMPT, scope.engines(), times)
     return f"(1 - {ratio(computed, every)} or {_overall(by, scope, times)})"
@@ -112,7 +112,6 @@ def reuse(scope: Scope, times: Times) -> str:
 
 @named("reuse_each")
 def reuse_each(scope: Scope, times: Times) -> str:
-    """Of every endpoint: for lists, at one moment."""
     return _reuse("endpoint_name", scope, times)
 
 
@@ -129,14 +128,13 @@ def reuse_by_worker(scope: Scope, times: Times) -> str:
 
 @named("hits_device")
 def hits_device(scope: Scope, times: Times) -> str:
-    """The documented formula of the reference: the device's cache alone."""
     hits, asked = (sum_by("", rates(names, scope.engines(), times)) for names in (_HITS, _QUERIES))
     return ratio(hits, asked)
 
 
 @named("hits_beyond")
 def hits_beyond(scope: Scope, times: Times) -> str:
-    """Of what the device did not have."""
+    """Share of the tokens that missed the device cache."""
     hits, asked = (
         rate_by("", metric, scope.engines(), times)
         for metric in (n.EXTERNAL_HITS, n.EXTERNAL_QUERIES)
@@ -170,13 +168,13 @@ def reused_tokens_by_tier(scope: Scope, times: Times) -> str:
 
 
 def reused_parts(scope: Scope, times: Times) -> Parts:
-    """Tokens a second which were not computed."""
     return [*_by_tier(scope, times)[:-1], *_by_source(scope, times)]
 
 
 def _l1_l2(vector: str) -> str:
-    """vLLM numbers its tiers: 0 is the host's memory, all above it are beyond the worker. Their
-    types are ours or vLLM's and would give the same tier another colour everywhere."""
+    """Map vLLM's tier numbers: 0 is host memory, higher ones are outside the worker. Type labels
+    differ between vLLM and our tiers, which would split one tier into several colours.
+    """
     l1 = f'label_replace({vector}, "tier", "l1", "tier", "0:.*")'
     return f'label_replace({l1}, "tier", "l2", "tier", "[1-9].*")'
 
@@ -193,7 +191,6 @@ def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
 
 @named("load_speed")
 def load_speed(scope: Scope, times: Times) -> str:
-    """Bytes for each second a transfer to the device took."""
     new = [rate_by("", m, scope.engines(), times) for m in (n.LOAD_BYTES, n.LOAD_TIME)]
     to_device = scope.engines(transfer_type="CPU_to_GPU")
     old = [rate_by("", m, to_device, times) for m in (n.OFFLOADED_OLD, n.OFFLOAD_TIME_OLD)]
@@ -228,7 +225,7 @@ def tier_lookup_p95(scope: Scope, times: Times) -> str:
     return f"histogram_quantile(0.95, sum by (le, tier) ({buckets}))"
 
 
-# What can go wrong between tiers: none of them exists before it happened once.
+# Failures between tiers: a series exists only after its first failure.
 FAILURES = {
     "promotions": n.PROMOTIONS_FAILED,
     "promotions_refused": n.PROMOTIONS_REFUSED,
@@ -240,7 +237,7 @@ FAILURES = {
 
 @named("offload_failures")
 def offload_failures(scope: Scope, times: Times) -> str:
-    """By kind. Zero where the tiers are asked at all and nothing of the kind was ever counted."""
+    """By kind; 0 if the tiers are queried and no failure was counted."""
     zero = f"sum({rate(n.CHUNK_QUERIES, scope.engines(), times)}) * 0"
     parts = [
         f"label_replace({rate_by('', metric, scope.engines(), times)} or {zero}, "
@@ -263,7 +260,6 @@ for _name, _metric in {
 
 @named("l2_hit_share")
 def l2_hit_share(_scope: Scope, times: Times) -> str:
-    """Of all tiers together."""
     return share(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
 
 
@@ -326,5 +322,5 @@ def l2_nodes_up(_scope: Scope, _times: Times) -> str:
 
 @named("kv_capacity_by_worker")
 def kv_capacity_by_worker(scope: Scope, _times: Times) -> str:
-    """In tokens. vLLM says it in a label only; the router has read that for us."""
+    """In tokens. vLLM exports the value as a label only; the router parses it."""
     return f"max by (worker) ({n.CACHE_TOKENS}{scope.decisions()} > 0)"

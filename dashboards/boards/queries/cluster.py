@@ -1,7 +1,7 @@
-"""What exporters of a cluster say of a worker's GPU, container and pod. Pure.
+"""Queries of cluster exporters: GPU, container and pod metrics of workers.
 
-They know pods, not endpoints. Which pods are whose is taken from the targets of the workers
-themselves, never guessed from names: the pods of `demo-two` begin like those of `demo`.
+Exporters label pods, not endpoints. The mapping comes from the workers' own targets, never from
+name prefixes: pods of `demo-two` begin like those of `demo`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _POD, _ENDPOINT = "pod", "endpoint_name"
 
 
 def _pods(vector: str) -> str:
-    """With the labels an exporter gives the pod it speaks of, whether or not its own were kept."""
+    """Use the pod labels of the exporter, whether or not the scrape kept its own (honor_labels)."""
     for label in ("pod", "namespace"):
         vector = f'label_replace({vector}, "{label}", "$1", "exported_{label}", "(.+)")'
     return vector
 
 
 def of_workers(vector: str, scope: Scope) -> str:
-    """Of the scope's workers only, each series with the name of its endpoint."""
+    """Limit to the scope's workers and add their endpoint's name."""
     workers = f"up{scope.engines(job='vllm')} >= bool 0"
     mine = f"max by (namespace, pod, endpoint_name) ({workers})"
     return f"{_pods(vector)} * on (namespace, pod) group_left (endpoint_name) {mine}"
@@ -32,7 +32,7 @@ def _whole_fleet(scope: Scope) -> bool:
 
 
 def _mine(vector: str, scope: Scope) -> str:
-    """All there is for who may see all, also what no worker of ours uses."""
+    """As `of_workers`, but for a viewer of all endpoints also what no worker uses."""
     return _pods(vector) if _whole_fleet(scope) else of_workers(vector, scope)
 
 
@@ -81,7 +81,7 @@ def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
 
 @named("gpu_faults")
 def gpu_faults(scope: Scope, _times: Times) -> str:
-    """GPUs whose last fault changed within the hour: the code itself is kept for ever."""
+    """GPUs whose fault code changed within an hour; the code itself persists."""
     return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
 
 
@@ -97,13 +97,11 @@ def gpus_of_workers(scope: Scope, _times: Times) -> str:
 
 @named("gpus_requested")
 def gpus_requested(scope: Scope, _times: Times) -> str:
-    """By all pods, for who may see all endpoints."""
     return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
 
 
 @named("gpus_allocatable")
 def gpus_allocatable(_scope: Scope, _times: Times) -> str:
-    """What the cluster has, which is nobody's alone."""
     return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
 
 

@@ -1,8 +1,4 @@
-"""What the console multiplies by a price: workers and tokens of each endpoint. Pure.
-
-Prometheus knows no price; every answer keeps the label `endpoint_name`, by which the console finds
-what a worker of it costs, or what a token found in a cache saves.
-"""
+"""Queries that the console multiplies by prices, looked up by the label `endpoint_name`."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _MILLION, _THOUSAND, _HOUR_S = "1e6", "1e3", 3600
 
 
 def workers(scope: Scope) -> str:
-    """Known to Prometheus, up or not: a starting worker holds its machine, too."""
+    """Count known workers, up or down: a starting worker occupies its machine, too."""
     return f"count by ({_BY}) (up{scope.engines(job='vllm')})"
 
 
@@ -50,7 +46,7 @@ def idle_share_by_endpoint(scope: Scope, times: Times) -> str:
 
 
 def _worker_hours(metrics: tuple[str, ...], per: str) -> Query:
-    """For so many (`per`) of what these counted."""
+    """Worker hours per `per` units of these counters."""
 
     def query(scope: Scope, times: Times) -> str:
         made = " + ".join(rate_by(_BY, metric, scope.engines(), times) for metric in metrics)
@@ -67,7 +63,6 @@ named("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _
 
 @named("reused_tokens_hour")
 def reused_tokens_hour(scope: Scope, times: Times) -> str:
-    """An hour, at the rate of the moment."""
     reused = rate_by(_BY, n.CACHED_ALL, scope.engines(), times)
     return f"{reused} * {_HOUR_S} {_top(scope, times)}"
 
@@ -79,14 +74,13 @@ def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
 
 @named("reused_tokens_day_by_tier")
 def reused_tokens_day_by_tier(scope: Scope, _times: Times) -> str:
-    """Within the day before each point."""
     grown = f"increase({n.CACHED}{scope.engines()}[1d])"
     return f"sum by (source) ({grown})"
 
 
 @named("prefill_seconds_per_token")
 def prefill_seconds_per_token(scope: Scope, times: Times) -> str:
-    """More than a token costs: the fixed cost of every step is in it."""
+    """An upper bound of a token's cost: it includes the fixed cost of each step."""
     spent = rate_by("", f"{n.PREFILL_TIME}_sum", scope.engines(), times)
     computed = rate_by("", f"{n.COMPUTED_TOKENS}_sum", scope.engines(), times)
     return f"{spent} / ({computed} > 0)"
@@ -94,6 +88,6 @@ def prefill_seconds_per_token(scope: Scope, times: Times) -> str:
 
 @named("prefill_seconds_avoided")
 def prefill_seconds_avoided(scope: Scope, times: Times) -> str:
-    """Each second, by that ratio: at most so much."""
+    """Prefill seconds avoided per second, an upper bound by the same ratio."""
     reused = sum_by("", rate(n.CACHED_ALL, scope.engines(), times))
     return f"{reused} * {prefill_seconds_per_token(scope, times)}"

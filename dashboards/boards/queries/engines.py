@@ -1,7 +1,4 @@
-"""What workers say of themselves: how fast, how busy, how long their prompts. Pure.
-
-Right for vLLM 0.11 to 0.32: what changed its name is asked for by both.
-"""
+"""Queries of worker metrics for vLLM 0.11 to 0.32; renamed metrics are queried by both names."""
 
 from __future__ import annotations
 
@@ -26,12 +23,11 @@ from dashboards.boards.queries.promql import (
 )
 
 PERCENTS = (50, 90, 95, 99)
-TARGET_S = "1|1.0"  # the bucket of the target for first tokens, as Go and as Python write it
+TARGET_S = "1|1.0"  # bucket of the TTFT target, as formatted by Go and by Python
 PHASES = {"queue": n.QUEUE_TIME, "prefill": n.PREFILL_TIME, "decode": n.DECODE_TIME}
 _ENDPOINT, _POD = "endpoint_name", "pod"
-# The ending of a query's name, and so of what it is asked: of all together, or of each.
+# Suffix of a query's name: for all workers together, or per worker.
 _ALL, _EACH_ENDPOINT, _EACH_WORKER = ("", ""), ("_by_endpoint", _ENDPOINT), ("_by_worker", _POD)
-# By the name of the query: any of the metric's names.
 _HISTOGRAMS = {
     "ttft": (n.TTFT,),
     "itl": (n.ITL, n.ITL_OLD),
@@ -121,7 +117,6 @@ def workers_up_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("on_time")
 def on_time(scope: Scope, times: Times) -> str:
-    """Share of requests whose first token came within a second."""
     good = rate_by("", f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
     return ratio(good, rate_by("", f"{n.TTFT}_count", scope.engines(), times))
 
@@ -135,7 +130,6 @@ def on_time_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("ttft_p90_each")
 def ttft_p90_each(scope: Scope, times: Times) -> str:
-    """Of every endpoint: for lists, at one moment."""
     return quantile(0.9, _ENDPOINT, (n.TTFT,), scope.engines(), times)
 
 
@@ -151,7 +145,7 @@ def rejected_by_reason(scope: Scope, times: Times) -> str:
 
 @named("waiting_by_reason")
 def waiting_by_reason(scope: Scope, times: Times) -> str:
-    """Of the workers where most waits; before 0.24 without the reason."""
+    """Of the workers with the longest queues; before 0.24 without the reason."""
     braces = scope.engines()
     told = f"sum by (pod, reason) ({n.WAITING_WHY}{braces})"
     untold = f"sum by (pod) ({n.WAITING}{braces}) unless on (pod) {n.WAITING_WHY}{braces}"
@@ -161,7 +155,6 @@ def waiting_by_reason(scope: Scope, times: Times) -> str:
 
 @named("kv_usage_by_worker")
 def kv_usage_by_worker(scope: Scope, times: Times) -> str:
-    """The fullest engine of each worker."""
     braces = scope.engines()
     used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (pod) ({used}) {_most_kv(_POD, braces, times)}"
@@ -169,14 +162,13 @@ def kv_usage_by_worker(scope: Scope, times: Times) -> str:
 
 @named("kv_usage_by_endpoint")
 def kv_usage_by_endpoint(scope: Scope, times: Times) -> str:
-    """The fullest engine of each endpoint."""
     braces = scope.engines()
     used = either(f"{n.KV_USAGE}{braces}", f"{n.KV_USAGE_OLD}{braces}")
     return f"max by (endpoint_name) ({used}) {_most_kv(_ENDPOINT, braces, times)}"
 
 
 def _most_kv(by: str, braces: str, times: Times) -> str:
-    """By their requests, for the gauge itself has had two names."""
+    """Rank by requests, because the gauge was renamed."""
     return highest(by, n.RUNNING, braces, times)
 
 
@@ -204,7 +196,7 @@ def answer_lengths(scope: Scope, times: Times) -> str:
 
 
 def _lengths(metric: str, scope: Scope, times: Times) -> str:
-    """Requests by length, each bucket with all shorter ones: charts.py takes those off."""
+    """Requests by length in cumulative buckets; charts.styled_series separates them."""
     return f"sum by (le) (increase({metric}_bucket{scope.engines()}[{times.rate_s}s]))"
 
 
@@ -224,6 +216,6 @@ def flops_per_token(scope: Scope, times: Times) -> str:
 
 @named("prompt_skew")
 def prompt_skew(scope: Scope, times: Times) -> str:
-    """How unlike the workers' shares of prompt tokens are: 0 when all have the same."""
+    """Imbalance of the workers' shares of prompt tokens; 0 when equal."""
     each = f"sum by (pod) ({rate(n.PROMPT, scope.engines(), times)})"
     return f"stddev({each}) / (avg({each}) > 0)"

@@ -1,19 +1,18 @@
-"""How much counters grew within a window, as PromQL that loses nothing.
+"""PromQL for the exact growth of counters within a window.
 
-`rate` and `increase` need two samples within their window. They lose what a counter had counted at
-its first sample (a series that appears with the value 5 grew by 5), and what is counted between the
-last sample of one window and the first sample of the next. Queries are declared with both; `drawn`
-and `counted` put what loses nothing in their place:
+`rate` and `increase` miss a counter's value at its first sample (a series that appears with the
+value 5 grew by 5) and growth between the last sample of one window and the first of the next.
+Rendering replaces them:
 
-- `drawn`, for charts: `rate` over a window that overlaps the one before, and the whole value of a
-  series that appeared. It is asked only of counters of which a series appeared within the range
-  (`names_appeared`), for it costs five times a `rate`.
-- `counted`, for one number over a whole range, and for recording rules: the last value within a
-  window less the value before it, so that windows in a row add up to what the exporter counted.
+- For charts: `rate` over a window that overlaps the previous one, plus the whole value of a series
+  that appeared. It costs five times a `rate` and is limited to counters of which a series appeared
+  within the range.
+- For totals and recording rules: the last value within a window less the value before it, so that
+  consecutive windows add up to the exported count.
 
-A series appears when its target was scraped without it before the window; or when its process is
-young and its target was never scraped, else it is Prometheus that is new, or that could not reach
-it. A value smaller than before is a restart, and is all new. Pure.
+A series appeared if its target was scraped without it before the window, or if its process is young
+and its target was never scraped; otherwise Prometheus is new or could not reach the target. A lower
+value than before is a counter reset and counts in full.
 """
 
 from __future__ import annotations
@@ -30,14 +29,13 @@ GROWN: Final = re.compile(
 FINE_S: Final = 60
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _YOUNG_S: Final = 1800
-_LAPSE_S: Final = 300  # for how long a target may fail to be scraped between two values
-_PARTS: Final = ((1800, 15), (7200, 30), (86_400, 60))  # up to which range, in which windows
+_LAPSE_S: Final = 300  # s; longest scrape outage bridged between two values
+_PARTS: Final = ((1800, 15), (7200, 30), (86_400, 60))  # range up to (s), window (s)
 _LONG_PART_S: Final = 300
 _TARGET: Final = "on (job, instance)"
 
 
 def window_s(found: re.Match[str]) -> int:
-    """The window of a match of `GROWN`."""
     return int(found[4]) * _SECONDS[found[5]]
 
 
@@ -47,18 +45,19 @@ def counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def part_s(length_s: int) -> int:
-    """The windows of which `counted` consists. What is asked for must end at a multiple."""
+    """Return the window of a total in seconds. The range must end at a multiple."""
     return next((part for longest, part in _PARTS if length_s <= longest), _LONG_PART_S)
 
 
 def ending(moment: float, length_s: int) -> int:
-    """When `counted` is asked for a range that ends at the moment: at most five minutes later, for
-    which Prometheus holds a value, so that nothing counted before the moment is missing."""
+    """Return the evaluation time of a total for a range that ends at `moment`: at most five
+    minutes later, within Prometheus' lookback, so that growth before the moment is complete.
+    """
     return -int(-moment // part_s(length_s)) * part_s(length_s)
 
 
 def drawn(expression: str, times: Times, appeared: Collection[str] | None = None) -> str:
-    """`appeared`: the names of counters of which a series may have appeared; None: any."""
+    """`appeared`: names of counters of which a series may have appeared; None means any."""
 
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
@@ -75,8 +74,6 @@ def drawn(expression: str, times: Times, appeared: Collection[str] | None = None
 
 
 def counted(expression: str, every_s: int) -> str:
-    """In windows of `every_s`."""
-
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         counter, length_s = f"{metric}{braces}", window_s(found)
@@ -84,7 +81,7 @@ def counted(expression: str, every_s: int) -> str:
             return _ranking(counter, length_s)
         grown = _between(counter, min(length_s, every_s))
         if length_s > every_s:
-            # Both ends of a range belong to it before Prometheus 3.
+            # Before Prometheus 3 a range includes both ends.
             grown = f"sum_over_time({grown}[{length_s - 1}s:{every_s}s])"
         return f"({grown} / {length_s})" if how == "rate" else f"({grown})"
 
@@ -92,15 +89,16 @@ def counted(expression: str, every_s: int) -> str:
 
 
 def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """The names of those counters (as of `counters`) of which a series appeared within the range
-    before the moment of asking."""
+    """Return the names of those counters of which a series appeared within
+    `range_s` before the evaluation time.
+    """
     by_braces: dict[str, set[str]] = {}
     for metric, braces in found:
         by_braces.setdefault(braces, set()).add(metric)
     parts = []
     for braces, metrics in sorted(by_braces.items()):
         inside = ",".join(filter(None, [f'__name__=~"{"|".join(sorted(metrics))}"', braces[1:-1]]))
-        # Set operations do not match names.
+        # Set operations ignore names.
         last, before = (
             f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
             for vector in (
@@ -118,22 +116,23 @@ def _appeared(counter: str, length_s: int) -> str:
 
 
 def _between(counter: str, length_s: int) -> str:
-    """Without the metric's name in every case, or a sum over time would meet series twice."""
+    """Drop the metric name in every branch, else a sum over time would see duplicate series."""
     last = f"last_over_time({counter}[{length_s}s])"
     grown = f"{last} - {_before(counter, length_s)} >= 0"
     return f"(({grown} or ({last} and {_TARGET} {_known(length_s)})) + 0)"
 
 
 def _before(counter: str, length_s: int) -> str:
-    """The value before the window: also that of before some failed scrapes, unless the target was
-    scraped again since and had begun anew."""
+    """Return the value before the window, also across failed scrapes, unless the target was scraped
+    again since and had restarted.
+    """
     before = f"offset {length_s}s"
     lapsed = f"last_over_time({counter}[{_LAPSE_S}s] {before}) unless {_TARGET} up {before} == 1"
     return f"({counter} {before} or ({lapsed}))"
 
 
 def _known(length_s: int) -> str:
-    """Targets of which everything not seen before the window was counted within it."""
+    """Select targets whose previously unseen series were counted entirely within the window."""
     before = f"offset {length_s}s"
     scraped = f"max_over_time(up[{_LAPSE_S}s] {before}) == 1"
     ever = f"max_over_time(up[{_YOUNG_S}s] {before}) == 1"
@@ -143,6 +142,5 @@ def _known(length_s: int) -> str:
 
 
 def _ranking(counter: str, length_s: int) -> str:
-    """An estimate that misses no series."""
     last = f"last_over_time({counter}[{length_s}s] @ end())"
     return f"({last} - {counter} @ end() offset {length_s}s >= 0 or {last})"

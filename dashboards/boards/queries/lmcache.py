@@ -1,7 +1,7 @@
-"""What LMCache says, within the worker or as a server of its own. Pure.
+"""Queries of LMCache, in process and in multi-process mode.
 
-Within the worker its names begin with `lmcache:`, or with `lmcache_` where the scraper asked for
-OpenMetrics; the server's begin with `lmcache_mp_`, and none of the others is there then.
+In process its names begin with `lmcache:`, or with `lmcache_` in OpenMetrics; the server's begin
+with `lmcache_mp_` and exclude the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dashboards.boards.queries.promql import (
 
 
 def both(name: str) -> tuple[str, str]:
-    """A metric of the in-process mode in both its forms."""
     return f"lmcache:{name}", f"lmcache_{name}"
 
 
@@ -64,7 +63,7 @@ named("lm_l2_bytes")(_held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES))
 
 @named("lm_request_rate_p50")
 def lm_request_rate_p50(scope: Scope, times: Times) -> str:
-    """Of single lookups; those which found nothing are counted as up to a tenth."""
+    """Per lookup; misses are counted as up to a tenth."""
     return quantile(0.5, "", both(n.LM_REQUEST_RATE), scope.engines(), times)
 
 

@@ -1,14 +1,11 @@
-"""The names of metrics we ask for, as their exporters write them today, and as they once did. Pure.
+"""Metric names of the queried exporters as of vLLM 0.32; `_OLD` names are former ones.
 
-vLLM's are those of 0.32; `_OLD` names end with the version said beside them. LMCache's have two
-forms: with a colon, and with an underscore where a scraper asked for OpenMetrics.
+LMCache's names contain a colon, or an underscore in OpenMetrics.
 """
 
-# Workers: latency and load.
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
-ITL_OLD = "vllm:time_per_output_token_seconds"  # both in 0.11, gone by 0.16
-TPOT = "vllm:request_time_per_output_token_seconds"
+ITL_OLD = "vllm:time_per_output_token_seconds"  # both in 0.11, removed by 0.16
 E2E = "vllm:e2e_request_latency_seconds"
 QUEUE_TIME = "vllm:request_queue_time_seconds"
 PREFILL_TIME = "vllm:request_prefill_time_seconds"
@@ -23,12 +20,12 @@ PREEMPTIONS = "vllm:num_preemptions_total"
 PREEMPTED = "vllm:request_num_preemptions"
 PROMPT_LENGTH = "vllm:request_prompt_tokens"
 ANSWER_LENGTH = "vllm:request_generation_tokens"
-STEP_TOKENS = "vllm:iteration_tokens_total"  # a histogram, whatever its name says
+STEP_TOKENS = "vllm:iteration_tokens_total"  # a histogram despite its name
 COMPUTED_TOKENS = "vllm:request_prefill_kv_computed_tokens"
 FLOPS = "vllm:estimated_flops_per_gpu_total"
 HTTP_REQUESTS = "http_requests_total"
 
-# Workers: what became of prompt tokens, and the device's cache.
+# Workers: prompt tokens by source, and the device cache.
 PROMPT = "vllm:prompt_tokens_total"
 BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 CACHED_ALL = "vllm:prompt_tokens_cached_total"
@@ -45,7 +42,7 @@ BLOCK_LIFETIME = "vllm:kv_block_lifetime_seconds"
 BLOCK_IDLE = "vllm:kv_block_idle_before_evict_seconds"
 BLOCK_REUSE = "vllm:kv_block_reuse_gap_seconds"
 
-# Workers: the way to the host's memory (L1) and on to L2.
+# Workers: offloading to host memory (L1) and L2.
 LOAD_BYTES = "vllm:kv_offload_load_bytes_total"
 LOAD_TIME = "vllm:kv_offload_load_time_total"
 STORE_BYTES = "vllm:kv_offload_store_bytes_total"
@@ -62,13 +59,11 @@ PROMOTIONS_REFUSED = "vllm:kv_offload_tiering_promotion_allocation_failures_tota
 CASCADES_FAILED = "vllm:kv_offload_tiering_cascade_job_failures_total"
 BLOCKS_DROPPED = "vllm:kv_offload_tiering_backpressure_blocks_dropped_total"
 
-# LMCache within the worker, without its prefix; and as a server of its own.
+# LMCache, in process (without its prefix) and multi-process.
 LM_LOOKUP_HITS = "num_lookup_hits_total"
 LM_LOOKUP_TOKENS = "num_lookup_tokens_total"
 LM_HIT_TOKENS = "num_hit_tokens_total"
-LM_REQUESTED = "num_requested_tokens_total"
 LM_VLLM_HITS = "num_vllm_hit_tokens_total"
-LM_PROMPT = "num_prompt_tokens_total"
 LM_REQUEST_RATE = "request_cache_hit_rate"
 LM_LOCAL_USAGE = "local_cache_usage"
 LM_REMOTE_USAGE = "remote_cache_usage"
@@ -82,14 +77,11 @@ LMS_L1_BYTES = "lmcache_mp_l1_memory_usage_bytes"
 LMS_L2_BYTES = "lmcache_mp_l2_usage_bytes"
 LMS_L2_EVICTED = "lmcache_mp_l2_evicted_objects_chunks_total"
 
-# Our router.
 REQUESTS = "emberline_router_requests_total"
 ERRORS = "emberline_router_request_errors_total"
 RETRIES = "emberline_router_retries_total"
 DECISIONS = "emberline_router_routing_decisions_total"
 ROUTER_TTFT = "emberline_router_time_to_first_token_seconds"
-ROUTER_ITL = "emberline_router_inter_token_latency_seconds"
-ROUTER_PROMPT = "emberline_router_prompt_tokens_total"
 ROUTER_CACHED = "emberline_router_cached_prompt_tokens_total"
 ROUTER_PREDICTED = "emberline_router_predicted_cached_tokens_total"
 MATCH_RATIO = "emberline_router_prefix_match_ratio"
@@ -104,14 +96,12 @@ CACHE_TOKENS = "emberline_router_worker_cache_tokens"
 CONFIG_RELOADS = "emberline_router_config_reloads_total"
 INDEX_BLOCKS = "emberline_router_index_blocks"
 INDEX_LAG = "emberline_router_index_event_lag_seconds"
-INDEX_GAPS = "emberline_router_index_sequence_gaps_total"
 KV_FALLBACKS = "emberline_router_kv_fallbacks_total"
 KV_RECOVERIES = "emberline_router_kv_recoveries_total"
 KV_EVENTS_UP = "emberline_router_kv_events_up"
 KV_BELIEVED = "emberline_router_kv_index_believed"
 KV_PROBE = "emberline_router_kv_probe_success"
 
-# Our L2 engine.
 L2_LOOKUPS = "emberline_l2_lookup_blocks_total"
 L2_HITS = "emberline_l2_hit_blocks_total"
 L2_USED = "emberline_l2_used_bytes"
@@ -125,7 +115,6 @@ L2_REJECTED = "emberline_l2_rejected_writes_total"
 L2_INTEGRITY = "emberline_l2_integrity_failures_total"
 L2_NODE_UP = "emberline_l2_node_up"
 
-# NVIDIA's DCGM exporter.
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 GPU_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 GPU_TENSOR = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"
@@ -136,7 +125,6 @@ GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
 GPU_POWER = "DCGM_FI_DEV_POWER_USAGE"
 GPU_XID = "DCGM_FI_DEV_XID_ERRORS"
 
-# kube-state-metrics, and cAdvisor within the kubelet.
 POD_REQUESTS = "kube_pod_container_resource_requests"
 NODE_ALLOCATABLE = "kube_node_status_allocatable"
 POD_READY = "kube_pod_status_ready"
@@ -145,6 +133,6 @@ RESTARTS = "kube_pod_container_status_restarts_total"
 POD_MEMORY = "container_memory_working_set_bytes"
 POD_CPU = "container_cpu_usage_seconds_total"
 
-# The console itself: absences that are expected, so that no alert fires about them.
+# The console: expected absences, excluded from alerts.
 ENDPOINT_TRANSITION = "emberline_endpoint_transition"
 WORKER_STARTING = "emberline_worker_starting"

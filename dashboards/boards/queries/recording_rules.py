@@ -1,13 +1,8 @@
-"""Asking what rules keep instead of every sample, where a board looks back over hours and weeks.
+"""Read recording rules instead of raw samples for ranges of hours and weeks.
 
-The numbers are those of `growth` over whole steps of one or five minutes: a rule keeps by how much
-each counter grew a second within the last of these, and a sum over time is what happened, also
-where an endpoint was there for a part of it. Pure; whether the rules were there all the while is
-asked with `not_covered`.
-
-A counter scraped every five seconds has half a million samples in a month, and eight thousand steps
-of five minutes. What asks for no single worker is asked of sums over workers, so that it does not
-become dearer with their number.
+Results equal those of `growth` over whole steps: a rule records the growth per second within its
+last interval, and a sum over time gives the total. Queries without a worker label read sums over
+workers, so their cost is independent of the number of workers.
 """
 
 from __future__ import annotations
@@ -21,24 +16,22 @@ from dashboards.boards.queries import growth
 from dashboards.boards.queries.growth import FINE_S, GROWN, window_s
 from dashboards.boards.queries.promql import JOBS, QUERIES, Scope, Times
 
-OF_ONE: Final = ("engine", "instance", "pod", "worker")  # what sums do not tell apart
+OF_ONE: Final = ("engine", "instance", "pod", "worker")  # labels removed from sums
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What one group of rules writes."""
-
     every_s: int
     prefix: str
 
     @property
     def all(self) -> str:
-        """Before a metric's name: of all workers of an endpoint."""
+        """Prefix of metric names summed over an endpoint's workers."""
         return f"{self.prefix}:"
 
     @property
     def each(self) -> str:
-        """Before a metric's name: with every label it had."""
+        """Prefix of metric names with all labels."""
         return f"{self.prefix}_each:"
 
     @property
@@ -46,22 +39,23 @@ class Family:
         return f"{self.prefix}:scraped"
 
     def serves(self, window_s: int, step_s: int) -> bool:
-        """Windows consist of whole ones. Steps do, too, or some would count twice; unless the
-        window is so long that it does not matter where exactly it begins."""
+        """Whether windows and steps are multiples of the interval. Partial steps would count twice,
+        unless the window is so long that its exact start does not matter.
+        """
         long = window_s >= max(_LONG_S, _MANY * self.every_s)
         return window_s % self.every_s == 0 and (step_s % self.every_s == 0 or long)
 
 
-FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # the coarsest first
+FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # coarsest first
 
-_LONG_S = 3600  # a shorter one has too few samples to be worth asking whether rules kept it
+_LONG_S = 3600  # shorter windows have too few samples to gain from rules
 _MANY = 12
-_LOOKS = 300  # at how many moments it is looked whether rules kept anything
+_LOOKS = 300
 _NAMES_ONE = re.compile(rf"\b({'|'.join(OF_ONE)})\b")
 
 
 def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
-    """Which families would be asked, and over how many seconds before each step."""
+    """Return the families to query, with the seconds each reads before a step."""
     known = _dense(times.scrape_s)
     found: dict[Family, int] = {}
     for expression in expressions:
@@ -75,7 +69,7 @@ def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
 
 
 def instead(expression: str, times: Times) -> str:
-    """The expression, asked of the families in `times.kept`; what they do not keep stays."""
+    """Rewrite the expression to the families in `times.kept`; other counters stay."""
     families = [family for family in FAMILIES if family.every_s in times.kept]
     names_one = _NAMES_ONE.search(expression)
 
@@ -87,7 +81,7 @@ def instead(expression: str, times: Times) -> str:
             return found[0]
         prefix = family.each if names_one else family.all
         factor = family.every_s if how == "increase" else family.every_s / length_s
-        # A millisecond less: both ends of a range belong to it before Prometheus 3.
+        # One millisecond less: before Prometheus 3 a range includes both ends.
         span = f"[{1000 * length_s - 1}ms]{at}"
         return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
 
@@ -95,7 +89,7 @@ def instead(expression: str, times: Times) -> str:
 
 
 def _dense(scrape_s: int) -> tuple[Family, ...]:
-    """A rate needs four samples, in a rule as well as on a board."""
+    """Return the families whose interval has four samples, the minimum for a rate."""
     return tuple(family for family in FAMILIES if 4 * scrape_s <= family.every_s)
 
 
@@ -104,14 +98,12 @@ def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family |
 
 
 def counters() -> tuple[str, ...]:
-    """Every counter, and every part of a histogram, whose growth some query asks for."""
     times = Times(300, 300)
     found = (GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
     return tuple(sorted({one[2] for each in found for one in each}))
 
 
 def rules(family: Family) -> list[dict[str, str]]:
-    """To be evaluated as often as the family says."""
     jobs = "|".join(JOBS)
     found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in counters():
@@ -125,9 +117,10 @@ def rules(family: Family) -> list[dict[str, str]]:
 
 
 def not_covered(family: Family, back_s: int) -> str:
-    """At how many moments of the last `back_s` something was scraped and no rule kept anything; no
-    series: at none. Looks two evaluations ahead, for a rule comes after what it adds up. Of what
-    is younger than the first of these moments, the last one tells."""
+    """Count the moments within `back_s` with scrapes but without recorded values; no series means
+    none. Reads two evaluations ahead, because a rule is evaluated after the samples it sums. For
+    targets younger than the first moment only the last moment counts.
+    """
     every_s = family.every_s
     step_s = every_s * max(1, back_s // (_LOOKS * every_s))
     scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'

@@ -1,4 +1,4 @@
-"""What routers say: requests, decisions, shares, what they believe of caches. Pure."""
+"""Queries of routers: requests, decisions, load shares and expected cache contents."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def retries_by_reason(scope: Scope, times: Times) -> str:
 
 @named("ttft_by_cache")
 def ttft_by_cache(scope: Scope, times: Times) -> str:
-    """The median the router saw, apart for prompts found in a cache not at all, partly, wholly."""
+    """Median TTFT at the router for prompts cached not at all, partly and fully."""
     return quantile(0.5, "cache", (n.ROUTER_TTFT,), scope.router(), times)
 
 
@@ -93,7 +93,7 @@ def decisions_by_reason(scope: Scope, times: Times) -> str:
 
 @named("imbalance")
 def imbalance(scope: Scope, times: Times) -> str:
-    """The busiest worker's requests over the mean's: 1 when all get the same."""
+    """Requests of the busiest worker divided by the mean; 1 when balanced."""
     each = rate_by("worker", n.DECISIONS, scope.router(), times)
     return f"max({each}) / (avg({each}) > 0)"
 
@@ -118,7 +118,7 @@ def match_ratio_by_strategy(scope: Scope, times: Times) -> str:
 
 @named("kept_promises")
 def kept_promises(scope: Scope, times: Times) -> str:
-    """Tokens workers reported as cached, for each the router expected: 1 when it knows them."""
+    """Cached tokens reported by workers per token expected by the router; 1 when exact."""
     kept, foreseen = (
         rate_by("", metric, scope.router(), times)
         for metric in (n.ROUTER_CACHED, n.ROUTER_PREDICTED)
@@ -159,7 +159,6 @@ def workers_healthy_by_endpoint(scope: Scope, times: Times) -> str:
 
 @named("circuits_open")
 def circuits_open(scope: Scope, _times: Times) -> str:
-    """0 while every worker is tried."""
     return f"sum({n.CIRCUIT}{scope.decisions()} > bool 0)"
 
 

@@ -1,8 +1,6 @@
-"""One dashboard's answer: queries Prometheus, judges each panel, draws it.
+"""Query, judge and render the panels of a board.
 
-A panel without data has a message with the reason and the fix (verdicts); that nothing happened is
-stated only after the counters of the whole range were read (evidence). Knows neither requests nor
-templates.
+"Nothing happened" is stated only after the counters of the whole range were read (evidence).
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ from typing import Any
 
 from dashboards.boards import queries
 from dashboards.boards.charts import figure
-from dashboards.boards.panels import EXPORTERS, Panel, PanelLine, Range
+from dashboards.boards.panels.declarations import Panel, PanelLine, Range
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import evidence, resolution
+from dashboards.boards.results import comparison, evidence, resolution
 from dashboards.boards.results.verdicts import (
     JOBS,
     MARKS,
@@ -37,8 +36,8 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
-_BEFORE = "before_"  # before the name of a query: asked of the period before
-_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # what states that something is not there
+_BEFORE = "before_"
+_DOUBTFUL = ("zero", "quiet", "absent", "needs")
 
 __all__ = [
     "BoardResult",
@@ -54,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PanelResult:
-    """A panel with its numbers. `before`: those of the period before, where it was asked for."""
+    """A panel with its series. `before`: series of the previous period, if requested."""
 
     panel: Panel
     state: State
@@ -65,7 +64,9 @@ class PanelResult:
 
 @dataclass(frozen=True, slots=True)
 class BoardResult:
-    """What a board has to show, before it is drawn, tabled or written. `fault`: of all of it."""
+    """The board's values before rendering. `fault` concerns the whole board; with `compare` the
+    panels have the previous period, too.
+    """
 
     now: float
     chosen: Range
@@ -73,6 +74,18 @@ class BoardResult:
     fault: Message | None
     scraped: str
     panels: Sequence[PanelResult]
+    compare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """Queries of a board. `at`: the moment at which targets are counted."""
+
+    panels: Sequence[Panel]
+    window: Window
+    at: int
+    evidence_scope: evidence.EvidenceScope
+    questions: Mapping[str, Question]
 
 
 def collect(
@@ -83,7 +96,9 @@ def collect(
     now: float,
     factors: Factors = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The whole page as JSON-ready values. `factors`: by name, then by endpoint (Line.factor)."""
+    """Return the board as JSON-ready values. `factors`: by name, then by endpoint
+    (PanelLine.factor).
+    """
     return document(measure(prometheus, panels, scope, chosen, now, factors))
 
 
@@ -94,7 +109,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "window": asdict(found.window),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
-        "panels": [_document(shown, found.window) for shown in found.panels],
+        "panels": [_document(shown, found) for shown in found.panels],
     }
 
 
@@ -108,37 +123,77 @@ def measure(
     *,
     compare: bool = False,
 ) -> BoardResult:
-    """`compare`: also of the period before, as long as this one."""
+    """Plan the queries, send them and judge the results; `document` renders them. `compare`: also
+    query the previous period of equal length.
+    """
+    plan = _plan(prometheus, panels, scope, chosen, now, compare=compare)
+    answers = _ask(prometheus, plan)
+    facts, fault = _facts(answers, panels), _page_fault(answers)
+    shown = _judge(prometheus, plan, answers, facts, fault, factors)
+    message = fault or _missing_message(answers)
+    scraped = _scraped_words(facts, panels)
+    return BoardResult(now, chosen, plan.window, message, scraped, shown, compare)
+
+
+def _plan(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    *,
+    compare: bool,
+) -> QueryPlan:
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    every = resolution.interval_s(prometheus, scope, now)
-    times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
-    appeared = _appeared(prometheus, panels, scope, times, window, back=2 if compare else 1)
-    asked = _questions(panels, scope, times, window, at, appeared)
-    looked = evidence.EvidenceScope(scope, times, now, resolution.targets(prometheus, scope, now))
-    asked |= evidence.totals(panels, looked)
-    asked |= evidence.newest(panels, scope, times, window)
+    back = 2 if compare else 1
+    every_s = resolution.interval_s(prometheus, scope, now)
+    times = _times(prometheus, panels, scope, window, every_s, back=back)
+    appeared = _appeared(prometheus, panels, scope, times, window, back=back)
+    targets = resolution.targets(prometheus, scope, now)
+    evidence_scope = evidence.EvidenceScope(scope, times, now, targets)
+    questions = _questions(panels, scope, times, window, at, appeared)
+    questions |= evidence.totals(panels, evidence_scope)
+    questions |= evidence.newest(panels, scope, times, window)
     if compare:
-        asked |= _questions_before(panels, scope, times, before(window), appeared)
-    answers = evidence.spliced(prometheus.ask(asked), window)
-    away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
+        questions |= _questions_before(panels, scope, times, before(window), appeared)
+    return QueryPlan(panels, window, at, evidence_scope, questions)
+
+
+def _ask(prometheus: Asker, plan: QueryPlan) -> dict[str, QueryResult]:
+    answers = evidence.spliced(prometheus.ask(plan.questions), plan.window)
+    away = tuple(sorted(job for job, seen in _jobs(answers, plan.panels).items() if seen.up == 0))
     if away:
-        query = queries.last_up(scope, away)
-        answers |= prometheus.ask({"targets_last_up": Question(query, at, join="max")})
-    # Without these nothing can be judged; a single slow panel is no reason to blame them all.
+        query = queries.last_up(plan.evidence_scope.scope, away)
+        answers |= prometheus.ask({"targets_last_up": Question(query, plan.at, join="max")})
+    return answers
+
+
+def _page_fault(answers: Mapping[str, QueryResult]) -> Message | None:
+    # Nothing can be judged without these. A single slow panel does not affect the others.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
-    facts = _facts(answers, panels)
-    message = fault_message(fault) if fault else None
-    shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
-    doubtful = [one.panel for one in shown if message is None and one.state in _DOUBTFUL]
-    for name, proof in evidence.gather(prometheus, doubtful, looked).items():
-        place = next(at for at, one in enumerate(shown) if one.panel.id == name)
-        panel = shown[place].panel
-        shown[place] = _shown(panel, answers, facts, window, None, factors, proof)
-    scraped = _scraped_words(facts, panels)
-    told = message or _missing_message(answers)
-    return BoardResult(now, chosen, window, told, scraped, shown)
+    return fault_message(fault) if fault else None
+
+
+def _judge(
+    prometheus: Asker,
+    plan: QueryPlan,
+    answers: Mapping[str, QueryResult],
+    facts: PanelFacts,
+    fault: Message | None,
+    factors: Factors,
+) -> list[PanelResult]:
+    def judge_one(panel: Panel, proof: Evidence = NO_EVIDENCE) -> PanelResult:
+        return _shown(panel, answers, facts, plan.window, fault, factors, proof)
+
+    shown = [judge_one(panel) for panel in plan.panels]
+    doubtful = [one.panel for one in shown if fault is None and one.state in _DOUBTFUL]
+    proofs = evidence.gather(prometheus, doubtful, plan.evidence_scope)
+    return [
+        judge_one(one.panel, proofs[one.panel.id]) if one.panel.id in proofs else one
+        for one in shown
+    ]
 
 
 def _times(
@@ -150,7 +205,7 @@ def _times(
     *,
     back: int,
 ) -> Times:
-    """`back`: how many periods are looked at, this one and those before it."""
+    """`back`: number of periods, including the current one."""
     times = Times(window.step, window.length_s, every_s)
     lines = [line for panel in panels for line in panel.lines]
     wanted = queries.recording_rules.wanted(
@@ -180,7 +235,6 @@ def _appeared(
     *,
     back: int,
 ) -> frozenset[str] | None:
-    """The names of counters of which a series appeared within the times shown; None: any."""
     texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
     counters = queries.growth.counters(texts)
     if not counters:
@@ -197,7 +251,6 @@ def _is_none(answer: QueryResult) -> bool:
 
 
 def _missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
-    """Of several sources some are away: what is shown is true of the others only."""
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
     if not missing:
         return None
@@ -213,7 +266,6 @@ def _questions(
     at: int,
     appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
-    """The panels' over the window; what is scraped at this moment, however coarse the window."""
     asked = {
         line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
         for panel in panels
@@ -248,7 +300,6 @@ def _questions_before(
 
 
 def before(window: Window) -> Window:
-    """The period as long as this one which ends where it begins."""
     return Window(window.start - window.length_s, window.start, window.step)
 
 
@@ -278,7 +329,7 @@ def _facts(answers: Mapping[str, QueryResult], panels: Sequence[Panel]) -> Panel
 
 
 def _scraped_words(facts: PanelFacts, panels: Sequence[Panel]) -> str:
-    """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
+    """Format targets up and known: "workers 2 of 2, no routers"."""
     found = []
     for job, (_, many) in JOBS.items():
         if any(panel.job == job for panel in panels):
@@ -305,7 +356,7 @@ def _shown(
     missing = _unpriced(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
-    if page_message is not None:  # what the facts say is not known either: say only that
+    if page_message is not None:  # the facts are unknown: report only that
         state, message = "prometheus", page_message
     earlier = [
         (line, _priced(line, answers.get(_BEFORE + line.query, QueryResult()), factors).series)
@@ -314,9 +365,9 @@ def _shown(
     return PanelResult(panel, state, message, drawn, figure.dressed(panel, earlier))
 
 
-def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
-    panel, drawn = shown.panel, list(shown.drawn)
-    return {
+def _document(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
+    panel, drawn, window = shown.panel, list(shown.drawn), found.window
+    document = {
         "id": panel.id,
         "state": shown.state,
         "message": asdict(shown.message) if shown.message else None,
@@ -324,10 +375,13 @@ def _document(shown: PanelResult, window: Window) -> dict[str, Any]:
         "table": figure.table(panel, drawn),
         "spoken": figure.spoken(panel, drawn),
     }
+    if found.compare:
+        return comparison.compared(document, panel, drawn, shown.before, window)
+    return document
 
 
 def _priced(line: PanelLine, answer: QueryResult, factors: Factors) -> QueryResult:
-    """The values times the line's factor; a series whose endpoint has none is left out."""
+    """Multiply values by the line's factor; omit series of endpoints without one."""
     if not line.factor:
         return answer
     known = factors.get(line.factor, {})

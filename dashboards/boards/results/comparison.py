@@ -1,44 +1,51 @@
-"""A panel beside itself one period earlier: ghosts of its lines, and the difference in its table.
-
-Promises that a ghost has its line's colour and lies where the line of now does, and that what has
-no number in one of the periods has no difference. Pure.
-"""
+"""Add the previous period to a panel: ghost lines, and differences in its table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dashboards.boards.charts.figure import StyledSeries, in_words
-from dashboards.boards.results.board import PanelResult
+from dashboards.boards.panels.declarations import Panel
 from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,3px"
-_DRAWN = ("lines", "stacked", "bars")  # a heatmap or a figure has no line to lay another beside
+_DRAWN = ("lines", "stacked", "bars")
 HEADS = ("Mean before", "Change")
 
 
-def compared(document: dict[str, Any], shown: PanelResult, window: Window) -> dict[str, Any]:
-    """The panel's document with the period before in it."""
+def compared(
+    document: dict[str, Any],
+    panel: Panel,
+    drawn: Sequence[StyledSeries],
+    before: Sequence[StyledSeries],
+    window: Window,
+) -> dict[str, Any]:
     figure, table = document["figure"], document["table"]
-    if figure is not None and shown.panel.kind in _DRAWN:
-        figure = {**figure, "data": [*figure["data"], *_ghosts(shown, window, figure["data"])]}
-    return {**document, "figure": figure, "table": _with_change(table, shown)}
+    if figure is not None and panel.kind in _DRAWN:
+        ghosts = _ghosts(panel, drawn, before, window, figure["data"])
+        figure = {**figure, "data": [*figure["data"], *ghosts]}
+    return {**document, "figure": figure, "table": _with_change(table, panel, drawn, before)}
 
 
 def _ghosts(
-    shown: PanelResult, window: Window, lines: list[dict[str, Any]]
+    panel: Panel,
+    drawn: Sequence[StyledSeries],
+    before: Sequence[StyledSeries],
+    window: Window,
+    lines: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    clothes = {item.key: item.style for item in shown.drawn}
+    styles = {item.key: item.style for item in drawn}
     visible = {line.get("name") for line in lines}
     below = [0.0] * window.points
     found = []
-    for item in shown.before:
-        style = clothes.get(item.key, item.style)
+    for item in before:
+        style = styles.get(item.key, item.style)
         values = item.values
-        if shown.panel.kind == "stacked":  # its upper edge, as an area's is drawn
+        if panel.kind == "stacked":
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
-        if any(item.numbers) and (style.label in visible or item.key not in clothes):
+        if any(item.numbers) and (style.label in visible or item.key not in styles):
             found.append(_ghost(f"{style.label}, before", style.colour, values, window))
     return found
 
@@ -61,23 +68,24 @@ def _ghost(
     }
 
 
-def _with_change(table: dict[str, Any], shown: PanelResult) -> dict[str, Any]:
-    """By the name in a row's first cell: what has no such row now was there before only."""
-    means = {item.style.label: _mean(item) for item in shown.drawn}
-    before = {_label(item, shown): _mean(item) for item in shown.before}
+def _with_change(
+    table: dict[str, Any],
+    panel: Panel,
+    drawn: Sequence[StyledSeries],
+    before: Sequence[StyledSeries],
+) -> dict[str, Any]:
+    """Match rows by their first cell; rows without a match existed only in the previous period."""
+    labels = {item.key: item.style.label for item in reversed(drawn)}
+    means = {item.style.label: _mean(item) for item in drawn}
+    earlier = {labels.get(item.key, item.style.label): _mean(item) for item in before}
     width = len(table["head"])
     rows = [list(row) for row in table["rows"]]
     known = {row[0] for row in rows}
-    rows += [[name, *(["–"] * (width - 1))] for name in before if name not in known]
-    unit = shown.panel.unit
+    rows += [[name, *(["–"] * (width - 1))] for name in earlier if name not in known]
     for row in rows:
-        now, then = means.get(row[0]), before.get(row[0])
-        row += [in_words(unit, then), _change(shown, now, then)]
+        now, then = means.get(row[0]), earlier.get(row[0])
+        row += [in_words(panel.unit, then), _change(panel, now, then)]
     return {**table, "head": [*table["head"], *HEADS], "rows": rows}
-
-
-def _label(item: StyledSeries, shown: PanelResult) -> str:
-    return next((one.style.label for one in shown.drawn if one.key == item.key), item.style.label)
 
 
 def _mean(item: StyledSeries) -> float | None:
@@ -85,10 +93,10 @@ def _mean(item: StyledSeries) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def _change(shown: PanelResult, now: float | None, then: float | None) -> str:
-    """Of a share in points of a hundred, of anything else in hundredths of what it was."""
+def _change(panel: Panel, now: float | None, then: float | None) -> str:
+    """Format shares in percentage points, other values in per cent."""
     if now is None or then is None:
         return "–"
-    if shown.panel.unit == "share":
+    if panel.unit == "share":
         return f"{(now - then) * 100:+.1f} points"
     return f"{(now / then - 1) * 100:+.1f} %" if then else ("same" if now == then else "new")

@@ -1,8 +1,4 @@
-"""What a board shows as a table of numbers. Pure.
-
-Promises numbers as they were measured, without units in them, an empty cell where there is none,
-and no cell a spreadsheet would take for a formula.
-"""
+"""Board values as CSV: unformatted, without units, no cell readable as a formula."""
 
 from __future__ import annotations
 
@@ -15,19 +11,18 @@ from typing import TypeVar
 from dashboards.boards.results.board import BoardResult, PanelResult
 
 T = TypeVar("T")
-# What spreadsheets begin a formula with.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def spreadsheet(value: T) -> T | str:
-    """A text that a spreadsheet would take for a formula is marked as text; numbers stay."""
+    """Mark text that a spreadsheet would interpret as a formula; numbers stay."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
 
 
 def text(found: BoardResult) -> str:
-    """Of one panel a column a line; of several one row a number, with the panel's name."""
+    """One panel: a column per line. Several panels: a row per value with the panel's name."""
     sheet = io.StringIO()
     writer = csv.writer(sheet)
     writer.writerows(_wide(found) if len(found.panels) == 1 else _long(found))

@@ -1,8 +1,7 @@
-"""What raw counters say of a range: a board's totals, and the proof that nothing happened.
+"""Totals of a range from raw counters, and the test that nothing happened.
 
-A chart misses what was counted while scrapes failed, or between the points of a gauge; recording
-rules lag by one evaluation. So a panel without numbers is asked again, over its whole range at
-once, before it states anything (verdicts.judge). Knows neither HTTP nor requests.
+A chart misses growth during failed scrapes and between the points of a gauge; recording rules lag
+by one evaluation.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Final
 
 from dashboards.boards import queries
 from dashboards.boards.charts.units import in_words
-from dashboards.boards.panels import Panel, PanelLine, Unit
+from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
 from dashboards.boards.results import resolution
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 
-READ_AT_MOST: Final = 20_000  # windows of all targets whose samples are read for one total
-_TAIL_S: Final = 900  # what recording rules may not have kept yet
-_PEAKS: Final = 20_000  # moments at which a gauge is read for its peak
+READ_AT_MOST: Final = 20_000  # windows of all targets read for one total
+_TAIL_S: Final = 900  # s; possible lag of recording rules
+_PEAKS: Final = 20_000
 _NAMED: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
 _KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
@@ -34,14 +33,14 @@ _SUMS: Final[Mapping[str, Unit]] = {
 
 
 def is_counted(line: PanelLine) -> bool:
-    """Whether it shows what counters did over time; else it is a gauge, of the moment."""
+    """Return whether the line shows counters; otherwise it shows a gauge."""
     text = queries.plain(line.query, Scope(), Times(1, 1))
     return any(not one[6] for one in growth.GROWN.finditer(text))
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceScope:
-    """At what: `end` is the moment itself, which the last point of a coarse chart precedes."""
+    """`end` is the exact end of the range; the last point of a coarse chart is earlier."""
 
     scope: Scope
     times: Times
@@ -54,7 +53,6 @@ class EvidenceScope:
 
 
 def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    """Of each counted line of large figures its one number over the range."""
     figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
     names = [line.query for line in figures if is_counted(line)]
     kept = at.times.kept if _is_dear(at.targets, at.length_s) else ()
@@ -68,7 +66,6 @@ def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
 def lately(
     asker: Asker, scope: Scope, names: Sequence[str], length_s: int
 ) -> dict[str, QueryResult]:
-    """Of each query its one number over the time that ends now."""
     now = time.time()
     targets = resolution.targets(asker, scope, now)
     if not _is_dear(targets, length_s):
@@ -143,7 +140,6 @@ def _joined(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult
 
 
 def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
-    """By the id of the panel."""
     if not panels:
         return {}
     asked: dict[str, Question] = {}
@@ -160,8 +156,9 @@ def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str
 
 
 def _counted(query: str, at: EvidenceScope) -> dict[str, Question]:
-    """As `increase` says, which sees past scrapes that failed for long; and exactly, unless that is
-    dear. Where rules have kept it, as these say, and what was counted since."""
+    """Query with `increase`, which bridges long scrape outages, and exactly unless too expensive.
+    With recording rules: their value plus the growth since.
+    """
     scope, length_s = at.scope, at.length_s
     if not at.times.kept:
         asked = {_PLAIN + query: _estimated([query], scope, length_s, at.end)[query]}
@@ -197,7 +194,7 @@ def _evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -
 
 
 def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
-    """Exactly where it is known so."""
+    """Return the exact count if known, else the estimate."""
     counts = (
         series.latest
         for kind in reversed(_KINDS)
@@ -207,11 +204,9 @@ def _caused(query: str, answers: Mapping[str, QueryResult]) -> float:
 
 
 def _series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
-    """The exact ones last."""
     return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
 
 
 def _words(panel: Panel, value: float, length_s: int) -> str:
-    """Of what is counted a second, how much it was."""
     unit = _SUMS.get(panel.unit)
     return in_words(unit, value * length_s) if unit else in_words(panel.unit, value)

@@ -1,7 +1,4 @@
-"""The fleet in a few numbers for the Overview: reuse by tier and time to first token, lately.
-
-Promises words instead of numbers where there are none. Must not know requests.
-"""
+"""Fleet summary for the Overview: recent cache hit rate by tier and TTFT."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from dashboards.prometheus.http.client import Asker
 
 LATELY_S = 900
 NO_PROMPT = "No prompt token was processed in the last 15 minutes."
-# In the order of their cost: nearest first, computing last.
 TIERS = (
     ("device", "Device"),
     ("l1", "L1"),
@@ -34,7 +30,7 @@ class TierShare:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`why` says what is missing, "" when nothing is."""
+    """`why` explains missing values; "" if there are none."""
 
     tiers: tuple[TierShare, ...] = ()
     ttft_p50_s: float | None = None

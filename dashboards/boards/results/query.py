@@ -1,8 +1,4 @@
-"""What of a board is looked at: which times, how often asked again, compared or not, whose worker.
-
-Promises that the query of the address and a `Look` are one another's: `Look.read` takes what a
-person, a form or a link says, `Look.query` gives the shortest address that shows it again. Pure.
-"""
+"""Location and URL query of a board: time range, refresh interval, comparison, worker, panel."""
 
 from __future__ import annotations
 
@@ -13,26 +9,28 @@ from typing import Any
 from urllib.parse import urlencode
 
 from console.core.errors import Problem
-from dashboards.boards.panels import DEFAULT_RANGE, RANGES, Range
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel, Range
+from dashboards.boards.queries import Scope
 
 CUSTOM = "custom"
 REFRESHES = (0, 5, 10, 30, 60)
 PREVIOUS = "previous"
 SHORTEST_S, LONGEST_S = 60, 366 * 86400
-# What a point may stand for; a line then has 180 to 360 of them, or one a scrape.
+# Step sizes; a line has 180 to 360 points, or one per scrape.
 _STEPS = (
     *(5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900),
     *(1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400),
 )
 _POINTS = 360
-_NAME = 253  # of a worker, as Kubernetes allows
-_ID = 60  # of a panel
+_NAME = 253
+_ID = 60
 
 
 @dataclass(frozen=True, slots=True)
 class BoardQuery:
-    """`until` is the end of a fixed time, in epoch seconds; None: it ends now, always. `refresh`:
-    seconds, 0 never, None as suits the range. `panel`: the only one shown, "" for all."""
+    """`until`: end of a fixed range in epoch seconds; None means now. `refresh` in seconds: 0
+    never, None the range's default. `panel`: the only panel to show, "" for all.
+    """
 
     range: Range = DEFAULT_RANGE
     until: int | None = None
@@ -47,7 +45,6 @@ class BoardQuery:
 
     @property
     def poll_s(self) -> int:
-        """Seconds between two questions; 0: only one."""
         if self.refresh is not None:
             return self.refresh
         return 0 if self.fixed else self.range.poll_s
@@ -56,7 +53,7 @@ class BoardQuery:
         return now if self.until is None else min(float(self.until), now)
 
     def query(self, **changes: Any) -> str:
-        """The address' query of this look, or of it with `changes`."""
+        """Return the URL query of this object with `changes` applied."""
         look = replace(self, **changes)
         pairs: dict[str, Any] = {}
         if look.until is not None:
@@ -74,12 +71,29 @@ class BoardQuery:
         return urlencode(pairs)
 
     def during(self, start: int, end: int) -> BoardQuery:
-        """The same of other, fixed times."""
         return replace(self, range=custom(start, end), until=end)
 
 
+@dataclass(frozen=True, slots=True)
+class BoardLocation:
+    """A board of one endpoint, or of all endpoints visible to the viewer."""
+
+    board: Board
+    endpoint: str = ""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return self.board.panels(one=bool(self.endpoint))
+
+    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
+        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
+
+    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
+        return replace(scope, worker=look.worker) if self.endpoint else scope
+
+
 def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
-    """`given`: a query. What is not understood is a problem, and as if it were not said."""
+    """Parse a query. Invalid parameters are reported as problems and ignored."""
     problems: list[Problem] = []
     look = _times(given, now, problems)
     refresh = given.get("refresh", "")
@@ -102,7 +116,6 @@ def read(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Proble
 
 
 def custom(start: int, end: int) -> Range:
-    """Fixed times as a range, in steps that divide well."""
     length = end - start
     step = next((step for step in _STEPS if length <= step * _POINTS), _STEPS[-1])
     label = f"{_clock(start)} to {_clock(end)} UTC"
@@ -138,7 +151,7 @@ def _between(given: Mapping[str, Any], now: float, problems: list[Problem]) -> B
 
 
 def _moment(text: str) -> int | None:
-    """Epoch seconds of such seconds, or of a time in UTC as a browser's field writes it."""
+    """Parse epoch seconds, or UTC as written by an input of type datetime-local."""
     try:
         return int(text) if text.lstrip("-").isdecimal() else _written(text)
     except (ValueError, OverflowError):

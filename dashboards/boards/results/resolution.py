@@ -1,8 +1,6 @@
-"""How often what a Prometheus keeps was measured, as its own samples tell, and of how many targets.
+"""Scrape interval and number of targets, read from Prometheus' own samples once a minute.
 
-Promises that a rate looks back far enough for whoever scrapes: our own Prometheus does it every
-five seconds, one in a cluster every fifteen, thirty or sixty, and a rate over twenty seconds would
-find nothing there. Asked once a minute for each endpoint, and for the fleet.
+The rate window must fit the scrape interval: 5 s locally, up to 60 s in clusters.
 """
 
 from __future__ import annotations
@@ -10,18 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dashboards.boards import queries
-from dashboards.boards.panels import Range
+from dashboards.boards.panels.declarations import Range
 from dashboards.boards.queries import SCRAPE_S, Scope
 from dashboards.prometheus.http.client import Asker, QueryResult, Question
 
-KEPT_S = 60  # also how long another Prometheus, of a changed source, is taken for the one before
-_MOST = 10_000  # of endpoints remembered
+KEPT_S = 60  # s; also how long values of a replaced Prometheus remain in use
+_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """`at`: when this was learned."""
-
     at: float
     every_s: int = SCRAPE_S
     targets: int = 0
@@ -31,13 +27,12 @@ _known: dict[Scope, Scraped] = {}
 
 
 def interval_s(asker: Asker, scope: Scope, now: float) -> int:
-    """Never less than our own Prometheus' interval, which is also what is assumed when nothing is
-    told."""
+    """Return the interval; at least the local Prometheus' interval, which is also the default."""
     return _scraped(asker, scope, now).every_s
 
 
 def targets(asker: Asker, scope: Scope, now: float) -> int:
-    """0 when nothing is told."""
+    """Return the number of targets; 0 when unknown."""
     return _scraped(asker, scope, now).targets
 
 
@@ -65,14 +60,13 @@ def _number(answer: QueryResult) -> float | None:
 
 
 def forget() -> None:
-    """Another Prometheus may be asked from now on."""
     _known.clear()
 
 
-READ_AT_MOST = 10_000  # points of all targets, in steps of less than what rules keep
+READ_AT_MOST = 10_000  # points of all targets, for steps below those of recording rules
 KEPT_AT_MOST = 20_000
 _KEPT_S = 60
-_FEWEST = 12  # points of a line
+_FEWEST = 12
 _STEPS_S = (
     *(10, 15, 20, 30, 60, 120, 300, 600, 900),
     *(1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400),
@@ -80,7 +74,7 @@ _STEPS_S = (
 
 
 def fitting(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
-    """The range, in steps that suit what is scraped."""
+    """Return the range with a step that fits the scrape interval and the number of targets."""
     target_count = targets(asker, scope, now)
     step_s = chosen.step_s
     for longer_s in _STEPS_S:

@@ -1,9 +1,4 @@
-"""Why a panel shows what it shows, and what its reader can do about it. Pure.
-
-A panel without numbers has one of these reasons, each with its fix: nothing happened, no target is
-scraped, this version does not export the metric, an exporter or a price is missing, or Prometheus
-failed. That nothing happened is stated only of counters that did not grow over the whole range.
-"""
+"""State of a panel, with the reason and the fix for missing values."""
 
 from __future__ import annotations
 
@@ -13,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from dashboards.boards.panels import EXPORTERS, Factor, Panel
+from dashboards.boards.panels.declarations import Factor, Panel
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import metric_names as n
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.prometheus.http.client import Fault, FaultKind
@@ -32,13 +28,13 @@ State = Literal[
     "prometheus",
 ]
 
-# job -> what its targets are called: one, many
+# Job to display names: one, many.
 JOBS = {
     "vllm": ("worker", "workers"),
     "router": ("router", "routers"),
     "l2": ("cache node", "cache nodes"),
 }
-# Metrics every worker exports since that version, whatever it is started with: newest first.
+# Metrics that every worker exports since a version, regardless of its arguments; newest first.
 MARKS = (
     ("0.32", f"{n.PREEMPTED}_count"),
     ("0.24", n.WAITING_WHY),
@@ -47,13 +43,11 @@ MARKS = (
     ("0.13", f"{n.COMPUTED_TOKENS}_count"),
 )
 _SINCE = re.compile(r"vLLM (\d+\.\d+)(?:, (.*))?")
-_NAMED = 5  # endpoints a message names; more are counted
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`fix` is what the reader can do about it."""
-
     level: Literal["info", "warning", "danger"]
     title: str
     text: str
@@ -62,7 +56,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """What Prometheus knows of one job. `last_up` is epoch seconds within the last day."""
+    """Targets of one job in Prometheus. `last_up` in epoch seconds within the last day."""
 
     known: int = 0
     up: int = 0
@@ -71,17 +65,15 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class PanelFacts:
-    """Everything a verdict rests on, beside the panel's own series."""
-
     jobs: Mapping[str, Scraped]
     exported: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was counted over the whole range, of a panel without numbers in its chart. `whole`:
-    values other than 0 of its series, in words; `caused`: how often its cause happened, None where
-    it has none; `fault`: why neither is known."""
+    """Values over the whole range for a panel without values in its chart. `whole`: non-zero values
+    as text; `caused`: count of its cause, None without one; `fault`: why neither is known.
+    """
 
     whole: tuple[str, ...] = ()
     caused: float | None = None
@@ -90,8 +82,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """All numbers of a panel, when the newest was measured (epoch seconds), and how many seconds
-    apart they are."""
+    """All values of a panel, the time of the newest (epoch seconds) and the step in seconds."""
 
     numbers: tuple[float, ...] = ()
     last_at: int | None = None
@@ -108,7 +99,6 @@ def judge(
     fault: Fault | None,
     evidence: Evidence = NO_EVIDENCE,
 ) -> tuple[State, Message | None]:
-    """Why the panel shows what it shows."""
     numbers = points.numbers
     if fault is not None:
         states: dict[FaultKind, State] = {
@@ -127,7 +117,7 @@ def judge(
         return "ok" if evidence.whole else "quiet", _not_drawn(evidence)
     if not numbers and not facts.exported.intersection(panel.metrics):
         if panel.job == "router" and panel.cause is not None and evidence.caused == 0:
-            return "quiet", _nothing(panel, evidence)  # of our own version, so it is no reason
+            return "quiet", _nothing(panel, evidence)  # our own metrics have no version dependency
         if panel.job:
             return "absent", _absent(panel, job, facts.exported)
         return _without_exporter(panel, facts.exported)
@@ -159,7 +149,6 @@ def _nothing(panel: Panel, evidence: Evidence) -> Message:
 
 
 def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
-    """Whose numbers are not drawn, because what they are multiplied by is not known."""
     names = sorted(endpoints)
     shown = ", ".join(names[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -202,8 +191,7 @@ def fault_message(fault: Fault) -> Message:
 
 
 def version(exported: Collection[str]) -> tuple[str, str]:
-    """Of the newest worker, by what is exported: since which version, and before which; "" for
-    what cannot be told."""
+    """Derive the newest worker's version bounds (from, below) from its metrics; "" if unknown."""
     before = ""
     for since, metric in MARKS:
         if metric in exported:
@@ -237,7 +225,7 @@ def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
 
 
 def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
-    """Counters with labels exist once they have counted: that one is missing proves no version."""
+    """A missing labelled counter proves no version: it exists only after its first count."""
     one, many = JOBS[panel.job]
     who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
     text = f"{who} scraped but {verb} not export {panel.metric} now."
@@ -255,7 +243,7 @@ def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
 
 
 def _since(text: str) -> tuple[str, str]:
-    """vLLM's version, and what it must be started with; "" where it is not about vLLM."""
+    """Split `since` into vLLM's version and the required arguments; "" if it is not about vLLM."""
     found = _SINCE.fullmatch(text)
     return (found[1], found[2] or "") if found else ("", "")
 
@@ -280,7 +268,7 @@ def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, M
 
 
 def _of_others(panel: Panel) -> Message:
-    """The exporter speaks of somebody: one endpoint's GPUs must not make another's seem idle."""
+    """The exporter covers other pods: one endpoint's GPUs must not make another's look idle."""
     exporter = EXPORTERS[panel.needs]
     text = f"{exporter.name} exports {panel.metric}, but not of the workers shown here."
     return Message("info", f"Needs {exporter.name}", text, exporter.how)

@@ -1,4 +1,4 @@
-"""Everything of the export as files: dashboards, rules, and how Grafana finds them. Pure."""
+"""Files of the export: dashboards, rules and Grafana's provisioning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from dashboards.grafana.export.dashboard import Exported, dashboard, exported
 from dashboards.prometheus.config import recording_rules
 
-# A zip keeps when a file was made; that of an export is none, so that equal ones are equal bytes.
+# Constant timestamp of zip entries, so that equal exports have equal bytes.
 _NO_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 _YAML: Final = "application/yaml"
@@ -30,8 +30,6 @@ providers:
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """`path` inside the export."""
-
     path: str
     text: str
     media_type: str
@@ -43,7 +41,7 @@ def board(wanted: Exported, console_url: str = "") -> ExportFile:
 
 
 def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
-    """`recorded`: boards which ask what the rules for large fleets have added up, and these."""
+    """`recorded`: use and include the recording rules for large fleets."""
     return (
         *(board(one, console_url) for one in exported(recorded=recorded)),
         ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),

@@ -1,7 +1,6 @@
-"""One board as a Grafana dashboard: variables, rows, links, and when alerts fired. Pure.
+"""Build a Grafana dashboard from a board, one for many endpoints and one for a single endpoint.
 
-A board is two dashboards, for many endpoints and for one, as it is two pages in the console. Their
-uids never change, so that an import replaces the last one and bookmarks last.
+Uids are stable: an import replaces the previous version.
 """
 
 from __future__ import annotations
@@ -11,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from dashboards.boards.panels import BOARDS, RED, Board, Panel
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import Board, Panel
+from dashboards.boards.panels.styles import RED
 from dashboards.grafana.export import panel
 from dashboards.grafana.export.panel import DATASOURCE, Object
 
-SCHEMA_VERSION: Final = 39  # of Grafana 10.4; a newer one brings it up to date when it reads it
+SCHEMA_VERSION: Final = 39  # of Grafana 10.4; newer versions migrate it on load
 _TAG: Final = "emberline"
 _WIDTH, _HEIGHT, _LOW = 24, 9, 5
 _LINK: Final[Object] = {
@@ -31,7 +32,7 @@ _LINK: Final[Object] = {
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Which board, and for one endpoint or for many. `recorded`: by the rules for large fleets."""
+    """A board for one endpoint or for many. `recorded`: with the rules for large fleets."""
 
     board: Board
     one: bool
@@ -51,7 +52,7 @@ class Exported:
 
 
 def exported(*, recorded: bool = False) -> tuple[Exported, ...]:
-    """Every dashboard there is: those for many endpoints first, in the order of the tabs."""
+    """Return all dashboards: those for many endpoints first, in tab order."""
     return tuple(
         Exported(board, one, recorded)
         for one in (False, True)
@@ -65,7 +66,7 @@ def named(uid: str) -> Exported | None:
 
 
 def dashboard(wanted: Exported, console_url: str = "") -> Object:
-    """`console_url`: where links lead back to; "" for none."""
+    """`console_url`: base of links back to the console; "" omits them."""
     return {
         "uid": wanted.uid,
         "title": wanted.title,
@@ -73,7 +74,7 @@ def dashboard(wanted: Exported, console_url: str = "") -> Object:
         "tags": [_TAG, "llm", "kv-cache"],
         "schemaVersion": SCHEMA_VERSION,
         "editable": True,
-        "graphTooltip": 1,  # one crosshair for all panels, as in the console
+        "graphTooltip": 1,  # shared crosshair, as in the console
         "timezone": "utc",
         "time": {"from": "now-1h", "to": "now"},
         "refresh": "30s",
@@ -116,7 +117,7 @@ def _variables(*, one: bool) -> Iterator[Object]:
     yield _variable("endpoint", "Endpoint", f"{known},{match}}}", "endpoint_name", several=not one)
     if one:
         of_one = 'up{job="vllm",namespace="$namespace",endpoint_name="$endpoint"}'
-        # Also what carries no worker's name: a router's own numbers are of all of them.
+        # Include series without a worker label: router metrics concern all workers.
         yield _variable("worker", "Worker", of_one, "pod", several=True, every=".*")
 
 
@@ -131,7 +132,7 @@ def _variable(
         "datasource": DATASOURCE,
         "definition": query,
         "query": {"qryType": 1, "query": query, "refId": f"Variable-{name}"},
-        "refresh": 2,  # when the time range changes, for endpoints come and go
+        "refresh": 2,  # on time range change: endpoints come and go
         "sort": 1,
         "hide": 0,
         "multi": several,
@@ -199,7 +200,6 @@ def _size(declared: Panel) -> tuple[int, int]:
 
 
 def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
-    """Lines which are endpoints or workers lead to the board of one."""
     label = next((line.by for line in declared.lines if line.by), "")
     if not declared.drill or not label or not wanted.board.one:
         return

@@ -1,12 +1,8 @@
-"""The console's PromQL with Grafana's variables where the console puts its own values. Pure.
+"""PromQL with Grafana variables in place of the console's values.
 
-Grafana asks for `rate` as it is declared, over its own interval that overlaps the one before; the
-console's boards also count the first value of a new series (queries.growth).
-
-Queries are functions of a scope and of times, and must not know that anybody else asks them. So
-each is rendered for values which stand for variables, and these are then put back as variables. It
-is done twice with other times: what is not the same afterwards was calculated from them in a way
-that Grafana could not follow, and is refused rather than exported with a wrong number.
+Each query is rendered with placeholder values, which are then replaced by variables. Rendering
+twice with different times detects values computed from the times: such a query is rejected, because
+Grafana could not follow.
 """
 
 from __future__ import annotations
@@ -15,16 +11,15 @@ import re
 from typing import Final
 
 from dashboards.boards import queries
-from dashboards.boards.panels import PanelLine
+from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import Scope, Times
 from dashboards.prometheus.config import recording_rules
 
 NAMESPACE, ENDPOINT, WORKER = "grafana-namespace", "grafana-endpoint", "grafana-worker"
 ONE: Final = Scope(ENDPOINT, NAMESPACE, worker=WORKER)
 FLEET: Final = Scope(among=(ENDPOINT,))
-# Two moments in the life of a board; no step and no range of the console is one of these.
+# Two sets of placeholder times; no board has such a step or range.
 _PROBES: Final = (Times(1_000_003, 7_000_009), Times(2_000_003, 9_000_011))
-# What the console knows of an endpoint and Prometheus does not, as the console's /metrics says it.
 FACTORS: Final = {
     "worker_usd_hour": "emberline_worker_usd_hour",
     "saved_usd_token": "emberline_saved_usd_per_token",
@@ -32,17 +27,19 @@ FACTORS: Final = {
 
 
 class NotExportable(ValueError):
-    """The query cannot be asked by Grafana."""
+    """The query has no Grafana equivalent."""
 
 
-# What the recording rule for large fleets keeps; the selector's labels are all still there. The
-# last bucket counts them all: a share of them needs one window above and below the line.
+# Metric of the recording rule for large fleets; all labels of the selector are kept. The last
+# bucket contains all observations: a share needs equal windows above and below the line.
 _BUCKETS: Final = re.compile(rf"rate\({queries.TTFT}_bucket\{{([^}}]*)\}}\[\$__rate_interval\]\)")
 _COUNT: Final = re.compile(rf"rate\({queries.TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
 
 
 def of_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
-    """What Grafana asks for the line. `recorded`: of many endpoints, what rules have added up."""
+    """Return the line's expression for Grafana. `recorded`: read recording rules for many
+    endpoints.
+    """
     expression = templated(line.query, one=one)
     if recorded and not one:
         expression = _BUCKETS.sub(rf"{recording_rules.TTFT_RECORDED}{{\1}}", expression)
@@ -68,7 +65,7 @@ def _with_variables(text: str, times: Times) -> str:
     ):
         text = re.sub(rf"\b{number}s\b", lasting, text)
         text = re.sub(rf"\b{number}\b", bare, text)
-    # A choice of several is a pattern. Only what names its endpoint is told apart by namespace.
+    # A multi-value variable is a pattern. Only series that name their endpoint have a namespace.
     text = re.sub(rf'\b(\w+)=~?"{WORKER}"', r'\1=~"$worker"', text)
     text = re.sub(
         rf'\b(endpoint(?:_name)?)=~"{ENDPOINT}"', r'\1=~"$endpoint",namespace=~"$namespace"', text

@@ -1,16 +1,16 @@
-"""One panel as Grafana draws it: its kind, unit, colours, dashes and questions. Pure."""
+"""Build a Grafana panel: type, unit, colours, dashes and queries."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from dashboards.boards.panels import Panel, PanelLine, Style, Unit
+from dashboards.boards.panels.declarations import Panel, PanelLine, Style, Unit
 from dashboards.grafana.export import expressions
 
 Object = dict[str, Any]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 UNITS: Final[dict[Unit, str]] = {
-    "per_s": "suffix:/s",  # requests, decisions, evictions: Grafana's own units name one of them
+    "per_s": "suffix:/s",  # generic: Grafana's own rate units name a quantity
     "seconds": "s",
     "share": "percentunit",
     "count": "short",
@@ -23,7 +23,7 @@ UNITS: Final[dict[Unit, str]] = {
     "celsius": "celsius",
     "watts": "watt",
 }
-# Plotly's names for dashes in pixels, which Grafana wants.
+# Plotly's dash names as pixel lengths for Grafana.
 _DASHES: Final[dict[str, list[int]]] = {
     "dash": [10, 6],
     "dot": [2, 5],
@@ -35,7 +35,7 @@ _LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": T
 
 
 def panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
-    """Without its place and number, which the board gives."""
+    """Return the panel without position and id, which the dashboard sets."""
     made = _KINDS.get(declared.kind, _series)(declared)
     made |= {
         "title": declared.title,
@@ -71,7 +71,7 @@ def _target(declared: Panel, line: PanelLine, place: int, expression: str) -> Ob
 
 
 def _description(declared: Panel) -> str:
-    """Grafana says "No data" and no more; why, is said here."""
+    """Include reasons for missing data: Grafana shows only "No data"."""
     if declared.needs:
         why = f"Needs {declared.needs}."
     else:
@@ -86,7 +86,7 @@ def _series(declared: Panel) -> Object:
         "lineInterpolation": "linear",
         "lineWidth": 1 if stacked else 2,
         "fillOpacity": 30 if stacked else 0,
-        "showPoints": "auto",  # a number between two gaps makes no line
+        "showPoints": "auto",  # a value between two gaps draws no line
         "spanNulls": False,
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
     }
@@ -119,7 +119,7 @@ def _numbers(declared: Panel) -> Object:
 
 
 def _heatmap(declared: Panel) -> Object:
-    """Buckets are cumulated, each holding all below it; asked as a heatmap, Grafana undoes that."""
+    """Buckets are cumulative; Grafana separates them in queries of format heatmap."""
     return {
         "type": "heatmap",
         "fieldConfig": {"defaults": {}},
@@ -163,7 +163,6 @@ def _defaults(declared: Panel) -> Object:
 
 
 def _dressed(key: str, style: Style) -> Object:
-    """The series of that name in the clothes it has in the console."""
     properties: list[Object] = [
         {"id": "displayName", "value": style.label},
         {"id": "color", "value": {"mode": "fixed", "fixedColor": style.colour}},

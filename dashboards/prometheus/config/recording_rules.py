@@ -1,10 +1,7 @@
-"""Recording rules: series which Prometheus makes of others, so that their names mean something.
+"""Recording rules that provide LMCache's documented metric names and precomputed long ranges.
 
-Promises that the names of the reference's documentation live on where LMCache runs as a server of
-its own: that server has none of them. A rule renames and never adds up, so that every label stays
-and a counter that begins anew is seen by `rate`, as on the series it was made of. Pure.
-
-What cannot be made is not: a histogram of hit rates per request is not in a server's counters.
+The rules rename and never aggregate, so labels stay and `rate` sees counter resets. LMCache's
+histogram of hit rates cannot be derived in multi-process mode.
 """
 
 from __future__ import annotations
@@ -17,15 +14,16 @@ import yaml
 
 from dashboards.boards.queries import recording_rules
 
-# Of endpoints whose LMCache is a server of its own: no other worker is to look as if it had one.
+# Only endpoints with an LMCache server: other workers must not get these series.
 _SERVER = "lmcache_mp_lookup_requested_tokens_total"
 _BESIDE_IT = f"and on (namespace, endpoint_name) {_SERVER}"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`sources`: expressions for the same thing, any of which may be there; the first one wins
-    where two have the same labels. `meaning`: what it counts in truth."""
+    """`sources`: alternative expressions of the same value; on equal labels the first wins.
+    `meaning`: description of the counted value.
+    """
 
     name: str
     sources: tuple[str, ...]
@@ -40,12 +38,12 @@ class Record:
 
 
 def _lmcache(name: str, server: str, meaning: str) -> Record:
-    """Also from the name that OpenMetrics leaves of it: LMCache's own port has no colons."""
+    """Also accept the OpenMetrics form: LMCache's own port exports names without colons."""
     return Record(f"lmcache:{name}", (server, f"lmcache_{name}"), meaning)
 
 
-# Server: LMCache's multi-process mode, which vLLM 0.32 chooses for kv_offloading_backend=lmcache.
-# What such a server cannot know, the vLLM beside it says.
+# Server: LMCache's multi-process mode, which vLLM 0.32 selects for kv_offloading_backend=lmcache.
+# Values that the server does not export come from the vLLM worker it serves.
 LMCACHE: Final = (
     _lmcache(
         "num_lookup_hits_total",
@@ -78,8 +76,8 @@ LMCACHE: Final = (
         "All prompt tokens: what the above is a share of.",
     ),
 )
-# For fleets so large that adding up every worker's buckets takes long: 15 times less for all
-# endpoints together, half for each (docs/grafana.md). Not worth its own cost for a few workers.
+# For large fleets, where summing all workers' buckets is slow: 15 times fewer samples for all
+# endpoints together, half for one (docs/grafana.md). Not worth its cost for a few workers.
 TTFT_RAW: Final = "vllm:time_to_first_token_seconds_bucket"
 TTFT_RECORDED: Final = "endpoint:vllm_time_to_first_token_seconds_bucket:rate5m"
 LARGE_FLEET: Final = (
@@ -90,8 +88,8 @@ LARGE_FLEET: Final = (
     ),
 )
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
-# By how often they are evaluated; read by the console's own boards where they look back over
-# hours or days (dashboards.boards.queries.recording_rules).
+# Group name by evaluation interval (s). Boards with ranges of hours or days read these series
+# (dashboards.boards.queries.recording_rules).
 LONG_RANGES: Final = {300: "emberline-long-ranges", 60: "emberline-middle-ranges"}
 FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
@@ -104,7 +102,6 @@ def groups(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> list[dict[str, 
 
 
 def long_ranges() -> list[dict[str, Any]]:
-    """The groups of rules which keep what boards of hours, days and weeks ask for."""
     return [
         {
             "name": LONG_RANGES[family.every_s],
@@ -116,12 +113,11 @@ def long_ranges() -> list[dict[str, Any]]:
 
 
 def every_group() -> list[dict[str, Any]]:
-    """What each Prometheus should load."""
     return [*groups(), *long_ranges()]
 
 
 def render(found: list[dict[str, Any]] | None = None) -> str:
-    """A rule file; of every group, if none is named."""
+    """Render a rule file of the given groups; None means all groups."""
     head = "# Written by Emberline at every start; changes here are lost.\n"
     every = every_group() if found is None else found
     return head + yaml.safe_dump({"groups": every}, sort_keys=False, width=1000)

@@ -1,13 +1,9 @@
-"""The scrape configuration of the Prometheus that this machine runs for itself.
+"""Scrape configuration for a Prometheus that follows this console (http_sd).
 
-Promises that what to scrape is asked of the console (http_sd), so nobody edits a file when an
-endpoint comes or goes, and that the token is named by its file, never written here. Pure text;
-must not know Django.
-
-Three traps are met here. The path is `/metrics` without a slash: with one, vLLM answers OpenMetrics
-and its `vllm:` names become `vllm_`. And `instance` is the worker's name rather than its address,
-so that a worker which comes back on another port continues its series. And LMCache's
-names get their colons back.
+- The path is `/metrics` without a trailing slash: with one, vLLM answers OpenMetrics and its
+  `vllm:` names become `vllm_`.
+- `instance` is the worker's name, not its address, so series continue after a port change.
+- LMCache's names get their colons back.
 """
 
 from __future__ import annotations
@@ -32,9 +28,9 @@ def render(
     rule_files: tuple[str, ...] = (),
     source: str = "",
 ) -> str:
-    """prometheus.yml for a console at `console_url`, whose targets need the token in the file."""
+    """Render prometheus.yml for a console at `console_url`; `token_file` holds the bearer token."""
     if interval_s < 1:
-        raise ValueError(f"interval_s={interval_s}: a scrape interval is at least 1 second")
+        raise ValueError(f"interval_s={interval_s} is below the minimum of 1 s")
     timeout_s = min(interval_s, 10)
     rules = json.dumps(list(rule_files))
     head = f"""\
@@ -49,11 +45,10 @@ rule_files: {rules}
 
 
 def scrape_configs(console_url: str, token_file: str, interval_s: int, source: str = "") -> str:
-    """The part of a prometheus.yml which follows this console; `source`: only what that metrics
-    source is for."""
+    """Render the scrape jobs that follow this console, limited to one metrics source if given."""
     base = console_url.rstrip("/")
     chosen = f"?source={quote(source)}" if source else ""
-    # JSON's quoted texts are valid YAML, whatever a path holds.
+    # JSON strings are valid YAML for any path.
     token = json.dumps(token_file)
     targets = json.dumps(f"{base}{TARGETS_PATH}{chosen}")
     parts = urlsplit(base)
@@ -96,7 +91,7 @@ scrape_configs:
 """
 
 
-# For one's own jobs; with the console's http_sd all three come by themselves.
+# For static jobs only; the console's http_sd sets all three.
 RELABELLING: Mapping[str, str] = {
     "namespace": """\
 - source_labels: [__meta_kubernetes_namespace]
@@ -112,5 +107,5 @@ CREDENTIAL_PLACE = "/etc/prometheus/emberline-targets-token"
 
 
 def scrape_config(console_url: str, source: str = "") -> str:
-    """A part of prometheus.yml: jobs which follow the console."""
+    """Render the `scrape_configs` section of prometheus.yml."""
     return scrape_configs(console_url, CREDENTIAL_PLACE, 15, source)

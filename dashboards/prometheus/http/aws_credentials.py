@@ -1,9 +1,8 @@
-"""Credentials of AWS for the console itself: from where its machine or its pod has them.
+"""AWS credentials of the console's own machine or pod.
 
-Promises the order of AWS' own programs: the environment, the shared credentials file, a web
-identity (IRSA), then the container's agent (EKS Pod Identity, ECS). Those that last for hours are
-kept until shortly before their end. The metadata service of an EC2 instance is not asked: in a
-cluster that would be the node's role, and everybody's. Must not know Django.
+Order as in the AWS SDKs: environment, shared credentials file, web identity (IRSA), container agent
+(EKS Pod Identity, ECS). Temporary credentials are cached until shortly before they expire. The EC2
+metadata service is not used: in a cluster it would provide the node's role, shared by all pods.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _CODE = re.compile(r"<Code>([A-Za-z.]{1,60})</Code>")
 _SESSION = "emberline"
 
 
-class NoCredentialsError(Exception):
-    """A sentence for people, without a secret."""
+class NoCredentialsError(Exception): ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class _Lent:
 
 
 class Lender:
-    """The process's credentials; safe to be asked by many threads at once."""
+    """The process's cached credentials. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,7 +101,7 @@ def _of_web_identity(region: str, env: Mapping[str, str]) -> _Lent | None:
         "RoleSessionName": env.get("AWS_ROLE_SESSION_NAME") or _SESSION,
         "WebIdentityToken": _read(file),
     }
-    # In the body: addresses get into logs of proxies.
+    # In the body: proxies log URLs.
     body = _answer("POST", base, "STS", form=asked)
     words = {name: unescape(value) for name, value in _TOLD.findall(body)}
     return _lent(words, "SessionToken", "STS")
@@ -147,7 +145,7 @@ def _answer(
     try:
         status, body = fetch(method, url, headers=headers, form=form, **limits)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise NoCredentialsError(f"{who} does not answer ({type(error).__name__}).") from None
+        raise NoCredentialsError(f"No response from {who} ({type(error).__name__}).") from None
     text = body.decode("utf-8", "replace")
     if status != 200:
         code = _CODE.search(text)
@@ -160,4 +158,4 @@ def _lent(words: Mapping[str, str], token: str, who: str) -> _Lent:
         made = Credentials(words["AccessKeyId"], words["SecretAccessKey"], words[token])
         return _Lent(made, datetime.fromisoformat(words["Expiration"]))
     except (KeyError, ValueError):
-        raise NoCredentialsError(f"{who} answered, but with no credentials.") from None
+        raise NoCredentialsError(f"The response of {who} contains no credentials.") from None

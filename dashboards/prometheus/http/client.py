@@ -1,15 +1,11 @@
-"""The only file that talks to Prometheus.
+"""Prometheus client with deadlines, a result cache and typed faults.
 
-Every question is answered within a deadline: series on a grid of whole steps, or a fault that names
-what is wrong; never an exception, never a NaN. The same question within `cache_s` is asked once.
-No PromQL, panels or Django here.
+Every query returns within its deadline: series on a grid of whole steps, or a fault; never an
+exception, never NaN. An unreachable Prometheus is not queried again for `cache_s`; a slow or
+rejected query does not mark the server as down. User-written queries run on separate threads.
 
-A Prometheus that is down is left alone for `cache_s`. One query that is slow or refused says
-nothing about the server: where one that costs nothing is answered, only the query at hand has a
-fault. Queries that people wrote have threads of their own, so that boards never wait for them.
-
-Retries are off: with the client's own, a refused port costs six seconds and a hanging server
-fifteen. Its session is used by one thread only, since `requests` promises no more.
+Retries are off: with the library's defaults a refused port costs 6 s and a hanging server 15 s.
+Each session is used by one thread only (`requests` does not guarantee thread safety).
 """
 
 from __future__ import annotations
@@ -41,14 +37,13 @@ from dashboards.prometheus.http.session import LivenessProbe, guarded, refusal, 
 
 log = logging.getLogger(__name__)
 
-MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
-_LONG_S = 60  # a step that is longer is not waited for
-_THREADS = 6  # of the queries Prometheus runs at once: 20 by default, 10 where it is ours
+MAX_POINTS = 600  # per series; Prometheus rejects more than 11,000
+_LONG_S = 60  # s; longer steps use a finer grid
+_THREADS = 6  # concurrent queries; Prometheus runs 20 by default, the local one 10
 _HEAVY_THREADS = 2
 _CACHED = 512
-_MOST_SERIES = 20_000  # of one answer, where the server knows `limit` (3.0 and newer)
+_MOST_SERIES = 20_000  # per result, where the server supports `limit` (3.0 and newer)
 _FREE = "vector(1)"
-# How Prometheus, Thanos and Mimir say that a query would read more than they allow.
 _LIMITED = re.compile(
     r"too many (?:samples|series|chunks|bytes|outstanding)"
     r"|maximum (?:number|limit) (?:of|on) (?:samples|series|chunks|bytes)"
@@ -66,13 +61,13 @@ class FaultKind(StrEnum):
     NOT_PROMETHEUS = "not_prometheus"
     BAD_QUERY = "bad_query"
     TOO_SLOW = "too_slow"
-    TOO_EXPENSIVE = "too_expensive"  # it would read more than the server allows
-    REFUSED = "refused"  # it does not let us in
+    TOO_EXPENSIVE = "too_expensive"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`detail` is a sentence for people; it never holds a password of the address."""
+    """`detail` is shown to users; it never contains a password from the URL."""
 
     kind: FaultKind
     detail: str
@@ -80,8 +75,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Epoch seconds (UTC). `ending`: on a grid of whole steps, so that answers can be shared; where
-    a step is long on a finer one, or the newest numbers would be as old as a step."""
+    """Epoch seconds (UTC). `ending` aligns to whole steps so that results can be shared; long steps
+    align to a finer grid, or the newest values would be up to one step old.
+    """
 
     start: int
     end: int
@@ -106,7 +102,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`values[i]` was measured at `start + i * step`; None where there is no number."""
+    """`values[i]` is the value at `start + i * step`; None where there is none."""
 
     labels: tuple[tuple[str, str], ...]
     values: tuple[float | None, ...]
@@ -121,8 +117,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Either a fault, or series in the order of their labels; none is an answer too. `missing`:
-    of several which were asked together, why some did not answer."""
+    """A fault, or series sorted by labels (possibly none). `missing`: faults of the sources that
+    did not answer in a federated query.
+    """
 
     series: tuple[Series, ...] = ()
     fault: Fault | None = None
@@ -131,9 +128,10 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`window` None asks for the value at `at` only. `join`: what becomes of series with the same
-    labels from several which were asked together: `apart` gives each the label `metrics_source`.
-    `heavy`: somebody wrote the query, and it may cost anything."""
+    """`window` None evaluates at `at` only. `join` merges series with equal labels from several
+    sources; `apart` adds the label `metrics_source` instead. `heavy`: a user-written query of
+    unknown cost.
+    """
 
     query: str
     at: int
@@ -146,19 +144,15 @@ class Question:
 class Deadlines:
     connect_s: float = 1.0
     read_s: float = 5.0
-    page_s: float = 8.0  # all questions of one page together
+    page_s: float = 8.0
     cache_s: float = 5.0
 
 
 class Asker(Protocol):
-    """What answers as `Prometheus` does; it may be several of them together."""
-
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]: ...
 
 
 class Prometheus:
-    """`name` is what people call it where there are several."""
-
     def __init__(
         self,
         url: str,
@@ -180,11 +174,11 @@ class Prometheus:
         self._away: tuple[float, Fault] | None = None
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        """All at once; a question not answered in time gets the fault, the others their answer."""
+        """Run all queries concurrently; a query that misses the deadline gets a fault."""
         return self.begin(questions)()
 
     def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, QueryResult]]:
-        """Asks, and gives what waits for the answers: so others can be asked meanwhile."""
+        """Send the queries; return a function that waits for the results."""
         if not self.url:
             fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
             nothing = dict.fromkeys(questions, QueryResult(fault=fault))
@@ -201,7 +195,7 @@ class Prometheus:
             try:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
             except (FutureTimeout, CancelledError):
-                future.cancel()  # nobody waits for it any more: it shall not cost the server
+                future.cancel()  # spare the server a query without a reader
                 answers[name] = QueryResult(fault=late)
         if any(answer.fault is late for answer in answers.values()) and self._probe.is_alive():
             slow = QueryResult(fault=Fault(FaultKind.TOO_SLOW, late.detail))
@@ -233,7 +227,7 @@ class Prometheus:
     def _answer(self, question: Question) -> QueryResult:
         away = self._away
         if away is not None and time.monotonic() < away[0]:
-            return QueryResult(fault=away[1])  # one hang is enough for a page
+            return QueryResult(fault=away[1])
         try:
             with self._retyped():
                 return QueryResult(series=_parse(self._fetch(question), question.window))
@@ -244,11 +238,11 @@ class Prometheus:
                 self._leave_alone(fault)
             elif failed.is_late:
                 fault = Fault(FaultKind.TOO_SLOW, fault.detail)
-        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        log.warning("Prometheus query failed (%s): %s", fault.kind, fault.detail)
         return QueryResult(fault=fault)
 
     def _leave_alone(self, fault: Fault) -> None:
-        """For a while: a page asks several times, one after the other."""
+        """Suspend queries for `cache_s`: a page sends several in sequence."""
         self._away = (time.monotonic() + self.deadlines.cache_s, fault)
 
     def _fetch(self, question: Question) -> Any:
@@ -258,7 +252,8 @@ class Prometheus:
             raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
         except ValueError as error:
             raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
-        # The server gives up before we do: a slow question is then not taken for a dead server.
+        # The server's timeout is shorter than ours: a slow query is then not mistaken for a dead
+        # server.
         limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MOST_SERIES)}
         window = question.window
         if window is None:
@@ -281,13 +276,13 @@ class Prometheus:
                 retry=Retry(total=0),
                 timeout=(self.deadlines.connect_s, self.deadlines.read_s),
             )
-            asking.mount(self.url, guarded(self.login))  # the client has mounted its own there
+            # replaces the adapter the client mounted there
+            asking.mount(self.url, guarded(self.login))
             self._mine.client = client
         return client
 
     @contextmanager
     def _retyped(self) -> Iterator[None]:
-        """The client's errors, and those of what lies below it, become a Fault."""
         try:
             yield
         except PrometheusApiClientException as error:
@@ -340,13 +335,14 @@ class Prometheus:
 
 @lru_cache(maxsize=64)
 def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
-    """The process's one client of that Prometheus, so that all pages share its cache. Another
-    secret makes another client."""
+    """Return the process-wide client of that Prometheus, so that all pages share its cache. Another
+    secret makes another client.
+    """
     return Prometheus(url, login=login, name=name)
 
 
 class _Failed(Exception):
-    """`is_late`: it was reached, and took longer than its deadline."""
+    """`is_late`: the server was reached but exceeded the deadline."""
 
     def __init__(self, fault: Fault, *, is_late: bool = False) -> None:
         super().__init__(fault.detail)
@@ -356,7 +352,7 @@ class _Failed(Exception):
 
 def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
     if not isinstance(result, list):
-        raise TypeError("no list of series")
+        raise TypeError("expected a list of series")
     found = [_series(item, window) for item in result]
     return tuple(sorted(found, key=lambda series: series.labels))
 
@@ -379,7 +375,6 @@ def _number(text: Any) -> float | None:
 
 
 def _apart(url: str, login: Login) -> tuple[str, Login]:
-    """A name and a password in the address become a login."""
     try:
         parts = urlsplit(url)
         given = parts.username or parts.password
@@ -393,7 +388,6 @@ def _apart(url: str, login: Login) -> tuple[str, Login]:
 
 
 def shown(url: str) -> str:
-    """Without a name and a password."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,9 +1,7 @@
-"""Several Prometheus asked as if they were one.
+"""Query several Prometheus servers as one.
 
-Promises that one which is away costs its own endpoints only: the others' series come, with the
-fault beside them; and that an endpoint's series are taken from where its numbers are kept, should
-others have some too. Series that cannot be told apart by their labels are added up where the
-question says so, else each gets the label `metrics_source`. Must not know PromQL or Django.
+An unavailable source affects its own endpoints only. Series with equal labels are aggregated if the
+question says how, else labelled with `metrics_source`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Final, Protocol
 
 from dashboards.prometheus.http.client import Fault, Join, QueryResult, Question, Series
 
-SOURCE: Final = "metrics_source"  # `source` is a label of vLLM
+SOURCE: Final = "metrics_source"  # vLLM has a label `source` already
 _ENDPOINT = ("endpoint_name", "endpoint")
 Labels = tuple[tuple[str, str], ...]
 Told = list[tuple[str, QueryResult]]
@@ -31,7 +29,7 @@ class FederatedSource:
 
 
 class RefusingAsker:
-    """One that cannot even be asked: every answer is why."""
+    """Source that cannot be queried: every result is its fault."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
@@ -44,8 +42,9 @@ class RefusingAsker:
 
 
 class Federated:
-    """`owners`: endpoint -> name of the part where its numbers are; one that is not there may come
-    from any."""
+    """`owners` maps endpoints to the name of their source; other endpoints may come from any
+    source.
+    """
 
     def __init__(self, parts: Iterable[FederatedSource], owners: Mapping[str, str]) -> None:
         self.parts = tuple(parts)
@@ -99,7 +98,6 @@ def _marked(series: Series, name: str) -> Series:
 def _added(
     found: list[Series], add: Callable[[Iterable[float]], float]
 ) -> tuple[float | None, ...]:
-    """Point by point; where one has no number the others' count."""
     width = max(len(series.values) for series in found)
     points: list[float | None] = []
     for place in range(width):

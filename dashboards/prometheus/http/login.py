@@ -1,8 +1,4 @@
-"""How the console is let in by a Prometheus or an Alertmanager: what it sends, whom it trusts.
-
-Promises that no secret is in a repr, and that what is signed is what is sent. Pure but for the
-credentials of AWS, which are asked for when they are needed; must not know Django or requests.
-"""
+"""Credentials and TLS settings for a Prometheus or an Alertmanager. No secret appears in a repr."""
 
 from __future__ import annotations
 
@@ -29,14 +25,15 @@ class Auth(StrEnum):
 
 
 class LoginError(Exception):
-    """A sentence for people, without a secret: why nothing could be sent."""
+    """Reason why no request could be sent, for users, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`username` is also AWS' access key id; `secret` the token, the password, or AWS' secret key
-    (without one, AWS' credentials are those of the console's own machine or pod). `ca`,
-    `certificate` and `key` are PEM; without `ca` the system's authorities are trusted."""
+    """`username` is also the AWS access key id; `secret` is the token, the password or the AWS
+    secret key (without one, the AWS credentials of the console's machine or pod are used). `ca`,
+    `certificate` and `key` are PEM; without `ca` the system's CAs apply.
+    """
 
     auth: Auth = Auth.NONE
     username: str = ""
@@ -48,11 +45,11 @@ class Login:
     key: str = field(default="", repr=False)
     region: str = ""
     service: str = "aps"
-    # For a URL of the console's own settings, which may lead to this machine (console/core/outbound.py).
+    # For a URL from the console's settings, which may be local (console/core/outbound.py).
     own: bool = False
 
     def headers(self, method: str, url: str, body: bytes = b"") -> Mapping[str, str]:
-        """What this one request carries; `LoginError` where that cannot be made."""
+        """Return the authentication headers of one request. Raises `LoginError`."""
         found = {self.tenant_header: self.tenant} if self.tenant else {}
         if self.auth is Auth.BEARER:
             found["Authorization"] = f"Bearer {self.secret}"
@@ -65,7 +62,7 @@ class Login:
         return found
 
     def tls(self) -> ssl.SSLContext:
-        """`LoginError` names the text that is no certificate or no key."""
+        """Raises `LoginError` naming the invalid certificate or key."""
         try:
             context = ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError):
@@ -75,14 +72,14 @@ class Login:
         return context
 
     def _show_certificate(self, context: ssl.SSLContext) -> None:
-        """OpenSSL reads it from files only: they are the owner's alone and gone at once."""
+        """Load the client certificate via owner-only temporary files: OpenSSL reads only files."""
         with tempfile.TemporaryDirectory(prefix="emberline-") as folder:
             certificate, key = Path(folder) / "certificate", Path(folder) / "key"
             certificate.write_text(self.certificate)
             key.touch(mode=0o600)
             key.write_text(self.key)
             try:
-                # A password would be asked for on the terminal, where nobody sits.
+                # Without it OpenSSL would prompt for a password on the terminal.
                 context.load_cert_chain(certificate, key, password=lambda: b"")
             except (ssl.SSLError, ValueError, OSError):
                 text = "The certificate and its key are no pair in PEM (a key with a password?)."

@@ -1,8 +1,7 @@
-"""HTTP to a Prometheus or an Alertmanager, as its login says.
+"""HTTP requests to a Prometheus or an Alertmanager with its login.
 
-Promises that a redirect is never followed (what we are let in with would go along), that no proxy
-of the environment is asked, and that nothing is sent to an address `console.core.outbound` forbids: it
-is looked at after connecting, so a name cannot lead elsewhere a moment later. Must not know Django.
+Redirects are never followed (credentials would go along). Addresses forbidden by
+`console.core.outbound` are rejected after connecting, so that DNS rebinding has no effect.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from dashboards.prometheus.http.login import Login, LoginError
 _CONNECT_S = 2.0
 _MOST_BYTES = 8 * 2**20
 _KNOWN_S = 1.0
-# How the client words a status other than 200: the code, and the body as Python shows bytes.
+# The client's error text for a status other than 200: the code and the body as a bytes repr.
 _REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
-_LONGEST = 4000  # characters of PromQL; proxies commonly take a first line of 8 KiB
+_LONGEST = 4000  # characters of PromQL in a GET; proxies commonly accept a request line of 8 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +41,17 @@ class Reply:
 
     @property
     def leads_to(self) -> str:
-        """Where a redirect would have led."""
         return self.headers.get("location", "") if 300 <= self.status < 400 else ""
 
 
 class NoReplyError(Exception):
-    """A sentence for people: why there is no answer. It holds no secret."""
+    """Reason for a missing reply, for users, without secrets."""
 
 
 def session(login: Login) -> requests.Session:
-    """For one thread. Mount `guarded(login)` on it again after anybody mounted something else."""
+    """Create a session for one thread. Mount `guarded(login)` again after any other mount."""
     made = _Session()
-    made.trust_env = False  # a proxy meant for the internet is not for this address
+    made.trust_env = False  # environment proxies do not apply to this address
     made.auth = _Signed(login)
     for scheme in ("http://", "https://"):
         made.mount(scheme, guarded(login))
@@ -73,7 +71,6 @@ def exchange(
     params: Mapping[str, Any] | None = None,
     deadline_s: float = 5.0,
 ) -> Reply:
-    """One question and its whole answer, or `NoReplyError`."""
     end = time.monotonic() + deadline_s
     limits = (min(_CONNECT_S, deadline_s), deadline_s)
     body = bytearray()
@@ -94,22 +91,20 @@ def exchange(
         raise NoReplyError(str(error)) from None
     except requests.RequestException as error:
         raise NoReplyError(why(error)) from None
-    except ValueError:  # urllib3's own for hosts no resolver takes
+    except ValueError:  # raised by urllib3 for invalid host names
         raise NoReplyError("That is no address.") from None
 
 
 class LivenessProbe:
-    """Whether the server at `url` answers at all, within `deadline_s`."""
-
     def __init__(self, login: Login, url: str, deadline_s: float) -> None:
         self._login, self._url, self._deadline_s = login, url, deadline_s
-        # A thread of its own: where bytes drip, a deadline of the socket begins anew with each.
+        # On its own thread: a socket timeout restarts with each byte of a slow reply.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="prometheus-probe")
         self._lock = threading.Lock()
         self._known = (-math.inf, False)
 
     def is_alive(self) -> bool:
-        """Asked once for all that want to know at the same time."""
+        """Return the result; concurrent callers share one request."""
         with self._lock:
             at, alive = self._known
             if time.monotonic() - at < _KNOWN_S:
@@ -134,7 +129,7 @@ class LivenessProbe:
 
 
 def refusal(text: str) -> tuple[int, str, str]:
-    """The status, and Prometheus' own kind of error and words; both "" if it was not Prometheus."""
+    """Parse status, error type and message; the last two are "" unless Prometheus wrote them."""
     found = _REFUSAL.search(text)
     if found is None:
         return 0, "", ""
@@ -147,7 +142,6 @@ def refusal(text: str) -> tuple[int, str, str]:
 
 
 def why(error: requests.RequestException) -> str:
-    """What went wrong on the wire, in words."""
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS failed: {_last_cause(error)}."
     if isinstance(error, requests.Timeout):
@@ -158,7 +152,7 @@ def why(error: requests.RequestException) -> str:
 
 
 def _last_cause(error: BaseException) -> str:
-    """OpenSSL's own words, such as "certificate verify failed: unable to get issuer"."""
+    """Return the innermost text, such as "certificate verify failed: unable to get issuer"."""
     found: BaseException = error
     while True:
         inner = next((one for one in found.args if isinstance(one, BaseException)), None)
@@ -172,7 +166,6 @@ def _last_cause(error: BaseException) -> str:
 
 class _Session(requests.Session):
     def request(self, method: Any, url: Any, params: Any = None, **more: Any) -> requests.Response:  # type: ignore[override]
-        """A question too long for the first line of a request is sent as a form."""
         query = params.get("query", "") if isinstance(params, dict) else ""
         if method == "GET" and len(query) > _LONGEST:
             return super().request("POST", url, data=params, **more)
@@ -183,7 +176,7 @@ class _Session(requests.Session):
 
 
 class _Signed:
-    """What `requests` takes as a way to log in: called with each request before it is sent."""
+    """`requests` auth hook that signs each request before it is sent."""
 
     def __init__(self, login: Login) -> None:
         self._login = login
@@ -191,7 +184,7 @@ class _Signed:
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         body = request.body
         content = body.encode() if isinstance(body, str) else body
-        # AWS reads a plus as a plus; a real one is written %2B here.
+        # AWS signs "+" as a plus sign; send it as %2B.
         path, mark, query = (request.url or "").partition("?")
         request.url = f"{path}{mark}{query.replace('+', '%20')}"
         told = self._login.headers(
@@ -204,7 +197,7 @@ class _Signed:
 class _Adapter(HTTPAdapter):
     def __init__(self, login: Login) -> None:
         self._login = login
-        super().__init__(max_retries=Retry(total=0, read=False))  # False: its own error
+        super().__init__(max_retries=Retry(total=0, read=False))  # False: raise the original error
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._login.tls(), **kwargs)
@@ -213,9 +206,9 @@ class _Adapter(HTTPAdapter):
     def build_connection_pool_key_attributes(
         self, request: requests.PreparedRequest, verify: Any, cert: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Whom to trust and what to show is in the context already."""
+        """Ignore verify and cert: the SSL context holds the CAs and the client certificate."""
         host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
         return host, {}
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """As above: the library's own bundle of authorities is not to be added."""
+        """Keep the library from adding its own CA bundle."""

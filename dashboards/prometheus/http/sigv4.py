@@ -1,4 +1,4 @@
-"""AWS' Signature Version 4 for one request's headers. Pure."""
+"""AWS Signature Version 4 for the headers of one request."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`token` comes with those that last for some hours only."""
-
     key_id: str
     secret: str = field(repr=False)
     token: str = field(default="", repr=False)
@@ -36,8 +34,9 @@ def sign(
     at: datetime,
     more: Mapping[str, str],
 ) -> dict[str, str]:
-    """The headers that prove who asks. `more` are headers of the request that are signed too; the
-    host always is."""
+    """Return the authentication headers. `more` are further headers to sign; the host is always
+    signed.
+    """
     moment = at.strftime("%Y%m%dT%H%M%SZ")
     own = {"X-Amz-Date": moment}
     if credentials.token:
@@ -55,16 +54,15 @@ def sign(
 
 
 def _host(url: str) -> str:
-    """As it is sent: without the port that goes without saying."""
+    """Return the Host header: without the scheme's default port."""
     parts = urlsplit(url)
     usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
     return parts.netloc.removesuffix(usual) if usual else parts.netloc
 
 
 def _canonical(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
-    """The request as both sides write it down, and the names of its headers."""
     parts = urlsplit(url)
-    # The path is written down once more encoded than it is sent, for every service but S3.
+    # The canonical path is encoded once more than the sent path, for every service except S3.
     path = quote(parts.path or "/", safe="/-_.~")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     query = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in pairs)

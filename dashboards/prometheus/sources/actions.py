@@ -1,9 +1,4 @@
-"""Every change a person asks of metrics sources: check, do, notify.
-
-Promises that a refused action changes nothing, that each one is in the audit trail without what is
-secret, and that a secret is sealed before it meets the database. They decide what every chart and
-alert shows, so they need an admin; trying one out an operator.
-"""
+"""Changes (admin role) and tests (operator role) of metrics sources, audited without secrets."""
 
 from __future__ import annotations
 
@@ -51,7 +46,6 @@ def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
 def change(
     actor: User, name: str, data: Mapping[str, Any], *, expected_generation: int | None = None
 ) -> MetricsSource:
-    """Charts ask the changed source from their next look on."""
     require(actor, "admin")
     try:
         with transaction.atomic():
@@ -77,7 +71,6 @@ def change(
 
 
 def remove(actor: User, name: str, *, expected_generation: int | None = None) -> None:
-    """Its endpoints' numbers are looked for in the default source from then on."""
     require(actor, "admin")
     with transaction.atomic():
         source = _locked(name)
@@ -87,14 +80,14 @@ def remove(actor: User, name: str, *, expected_generation: int | None = None) ->
 
 
 def test(actor: User, name: str) -> MetricsSource:
-    """Ask it now what it has, and keep what was found. No transaction is open meanwhile."""
+    """Examine the source now and store the result. No transaction is open during the requests."""
     require(actor, "operator")
     source = selectors.get(name)
     if source is None:
         raise _missing(name)
     found = diagnosis.examine(selectors.of_row(source))
     source.found, source.verified_at = found, timezone.now()
-    # Only if it is still the one that was asked.
+    # Only if the source was not changed during the test.
     MetricsSource.objects.filter(pk=source.pk, generation=source.generation).update(
         found=source.found, verified_at=source.verified_at
     )
@@ -127,7 +120,7 @@ def _set(source: MetricsSource, facts: Mapping[str, Any]) -> None:
 
 
 def _differs(source: MetricsSource, key: str, value: Any) -> bool:
-    """A secret that was given anew counts as another one."""
+    """Count a newly entered secret as a change."""
     return key in validation.SECRETS or getattr(source, key) != value
 
 

@@ -1,8 +1,7 @@
-"""A source's row, or the environment, as a login: secrets unsealed or read from their files.
+"""Build logins from source rows or the environment.
 
-Promises that a file is one in the console's folder of secret files, wherever a name points, and
-that what cannot be read is said in words without it. Files are read each time: a token that was
-replaced holds at once.
+Secret files are confined to the console's folder and read each time, so that a replaced token takes
+effect at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def folder() -> Path:
 
 
 def login(source: MetricsSource) -> Login:
-    """`LoginError` when a secret cannot be read."""
     auth = Auth(source.auth)
     return Login(
         auth=auth,
@@ -45,7 +43,7 @@ def login(source: MetricsSource) -> Login:
 
 
 def given(said: PrometheusLogin) -> Login:
-    """What the environment says of PROMETHEUS_URL; `LoginError` when a file cannot be read."""
+    """Build the login of PROMETHEUS_URL. Raises `LoginError` when a file cannot be read."""
     return Login(
         auth=Auth(said.auth),
         username=said.username,

@@ -1,8 +1,4 @@
-"""A source tried out: does it answer, what is it, what does it have, and which labels are missing.
-
-Promises an end within some ten seconds and a finding with a remedy for everything that would leave
-charts empty. Writes nothing; must not know requests or templates.
-"""
+"""Examine a metrics source within 10 s: reachability, server type, metrics and missing labels."""
 
 from __future__ import annotations
 
@@ -32,14 +28,14 @@ _BAD = ("danger", "warning")
 
 @dataclass(frozen=True, slots=True)
 class SourceDiagnosis:
-    level: str  # danger, warning or info
+    level: str
     title: str
     text: str
     fix: str = ""
 
 
 def examine(source: MetricsSourceRef) -> dict[str, Any]:
-    """JSON-ready; `verdict` is ok, warning or danger."""
+    """Return JSON-ready results; `verdict` is ok, warning or danger."""
     found: dict[str, Any] = {
         "software": "",
         "skew_s": None,
@@ -70,7 +66,7 @@ def _looked_at(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[Sour
 
 
 def _server(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagnosis]:
-    """What answers there at all; servers that only speak its language have no build information."""
+    """Identify the server; servers that only speak the protocol have no build information."""
     began = time.time()
     url = f"{source.url.rstrip('/')}/api/v1/status/buildinfo"
     try:
@@ -107,7 +103,7 @@ def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[SourceDiagnosi
         there = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
     except (ValueError, TypeError):
         return []
-    found["skew_s"] = round(there + 0.5 - at, 1)  # the header names whole seconds, cut off
+    found["skew_s"] = round(there + 0.5 - at, 1)  # the Date header truncates to whole seconds
     if abs(found["skew_s"]) <= _SKEW_S:
         return []
     ahead = "ahead of" if found["skew_s"] > 0 else "behind"
@@ -211,7 +207,7 @@ def ask() -> Iterator[PreflightResult]:
     try:
         found = selectors.asked()
     except DatabaseError:
-        return  # said already, by who asks the database
+        return  # the database check reports this
     question = {"up": Question("count (up)", int(time.time()))}
     begun = [(one, one.asker().begin(question)) for one in found]
     for one, answers in begun:

@@ -1,5 +1,4 @@
-"""The form of a metrics source. Promises to judge nothing itself: what was typed goes to `actions`,
-refusals come back beside their fields; and that no secret is written back into a page."""
+"""Form of a metrics source; `actions` validates the input. No secret is rendered."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ GROUPS = (
 
 
 class _Hidden(forms.PasswordInput):
-    """Shows nothing of what was typed; long texts such as keys fit too."""
+    """Renders no value; sized for long texts such as keys."""
 
 
 class _HiddenArea(forms.Textarea):
@@ -112,7 +111,6 @@ class SourceForm(Styled, forms.Form):
         ]
 
     def typed(self) -> dict[str, Any]:
-        """In the shape that `actions` takes."""
         found: dict[str, Any] = {
             name: str(self.data.get(name, "")).strip()
             for name in self.fields
@@ -125,7 +123,6 @@ class SourceForm(Styled, forms.Form):
         return {**found, "enabled": bool(self.data.get("enabled"))}
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Put refusals beside their fields, those of no field above all."""
         self.full_clean()
         for problem in problems:
             known = problem.field in self.fields

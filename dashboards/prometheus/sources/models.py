@@ -1,8 +1,4 @@
-"""Rows: where numbers of endpoints are kept, beside the console's own Prometheus.
-
-Promises invariants and names only, and that a secret is sealed. `actions` writes; `found` alone is
-written by examining.
-"""
+"""Metrics sources: Prometheus servers beside the console's own."""
 
 from __future__ import annotations
 
@@ -19,10 +15,11 @@ AUTHS = tuple(Auth)
 
 
 class MetricsSource(models.Model):
-    """`cluster` is the one whose endpoints' numbers are there; null: those of every endpoint whose
-    cluster has no source of its own. `sealed` holds the secret texts by the name of their field;
-    `*_file` are names in the console's folder of secret files, and win. `found` is what the last
-    examination saw, at `verified_at`."""
+    """`cluster`: the cluster whose endpoints' metrics the source holds; null means all clusters
+    without a source of their own. `sealed` maps field names to sealed secrets; `*_file` are names
+    in the console's folder of secret files and take precedence. `found` is the result of the last
+    examination, made at `verified_at`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
@@ -67,5 +64,4 @@ class MetricsSource(models.Model):
         return self.name
 
     def purpose(self, field: str) -> str:
-        """What a secret of it is sealed for."""
         return f"metrics-source/{self.pk}/{field}"

@@ -1,8 +1,4 @@
-"""Every read of metrics sources: whose numbers are where, and how each is asked.
-
-Promises one query for all sources, whatever their number; and none of their secrets in what a page
-or REST shows.
-"""
+"""Read metrics sources in one query and map endpoints to them."""
 
 from __future__ import annotations
 
@@ -21,12 +17,14 @@ from dashboards.prometheus.sources import credentials
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints import selectors as endpoints
 
-OWN = "console"  # the console's own Prometheus, by PROMETHEUS_URL or started by `make up`
+OWN = "console"  # the console's own Prometheus: PROMETHEUS_URL, or started by `make up`
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSourceRef:
-    """One that is asked. `cluster` None is the default; `why_not` says why it cannot be."""
+    """A source with its login. `cluster` None is the default; `why_not`: reason it cannot be
+    queried.
+    """
 
     name: str
     url: str
@@ -56,7 +54,7 @@ def get(name: str) -> MetricsSource | None:
 
 
 def asked() -> tuple[MetricsSourceRef, ...]:
-    """The sources in use, the default first; without any, one that says there is none."""
+    """Return the enabled sources, the default (or else the console's own) first."""
     found = [of_row(row) for row in MetricsSource.objects.filter(enabled=True)]
     default = next((one for one in found if one.cluster is None), None) or own()
     return (default, *(one for one in found if one.cluster is not None))
@@ -67,7 +65,7 @@ def any_known() -> bool:
 
 
 def of_row(row: MetricsSource) -> MetricsSourceRef:
-    """Also of one that is not enabled, or not kept yet."""
+    """Build the reference of any row, also of a disabled or unsaved one."""
     login, why_not = Login(), ""
     try:
         login = credentials.login(row)
@@ -87,14 +85,12 @@ def own() -> MetricsSourceRef:
 
 
 def owners(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
-    """Each endpoint's source by name."""
     by_cluster = {one.cluster or "": one.name for one in sources}
     default = by_cluster[""]
     return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
 
 
 def source_of(endpoint: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
-    """Where that endpoint's numbers are; the default's for one nobody knows."""
     if len(sources) == 1:
         return sources[0]
     return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
@@ -106,7 +102,7 @@ def of_cluster(cluster: str, sources: Sequence[MetricsSourceRef]) -> MetricsSour
 
 
 def _placed(only: str = "") -> list[tuple[str, str]]:
-    """Endpoints and where they run, by name: also those which name no cluster run somewhere."""
+    """List endpoints with their clusters; endpoints without one run in the default cluster."""
     default = default_cluster()
     return [(name, cluster or default) for name, cluster in endpoints.placed(only)]
 
@@ -122,8 +118,6 @@ LOGINS = {
 
 @dataclass(frozen=True, slots=True)
 class ShownOwn:
-    """The console's own, for people; nothing secret."""
-
     url: str
     embedded: bool
     login: str

@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/metrics-sources/"."""
+"""URLs mounted by console.urls under "/metrics-sources/"."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What was typed about a source, judged: facts for its row, or every problem at once.
-
-Promises that nothing secret is in a problem, and that a kept secret is never sent to an address it
-was not given for. Writes nothing.
-"""
+"""Validate the input for a metrics source; return row values or all problems at once."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ _PEM = 64 * 1024
 def facts(
     name: Any, data: Mapping[str, Any], present: MetricsSource | None = None
 ) -> dict[str, Any]:
-    """The row's new values, secrets in the open; what is left out stays as it is."""
+    """Return new row values with plaintext secrets; omitted fields keep their values."""
     problems = [*_shapes(data)]
     if present is None and not (isinstance(name, str) and _NAME.fullmatch(name) and name != OWN):
         remedy = f"Write 1 to 40 small letters, digits and dashes, not {OWN!r}."
@@ -132,7 +128,7 @@ def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
 
 
 def _pem(whole: Mapping[str, Any]) -> list[Problem]:
-    """A certificate without its key here (in a file, or kept) is tried when it is used."""
+    """Validate PEM texts. A certificate whose key is in a file or stored is tested on use only."""
     found = []
     try:
         Login(ca=whole["ca"]).tls()
@@ -150,7 +146,7 @@ def _pem(whole: Mapping[str, Any]) -> list[Problem]:
 def _moved(
     whole: Mapping[str, Any], given: Mapping[str, Any], present: MetricsSource
 ) -> list[Problem]:
-    """Who may change an address shall not learn a secret by sending it to a server of theirs."""
+    """Require secrets again for a new address: else whoever may change it could capture them."""
     moved = [key for key in ("url", "alertmanager_url") if whole[key] != getattr(present, key)]
     kept = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
     if not moved or not kept or not whole[moved[0]]:

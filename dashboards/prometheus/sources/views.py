@@ -1,4 +1,4 @@
-"""The Metrics sources pages: where numbers come from, what each has, and what admins change."""
+"""Metrics sources pages: origin of metrics, contents of each source, admin changes."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from django.test import Client
 
 import dashboards
 from dashboards.boards import panels, queries
+from dashboards.boards.panels.declarations import DEFAULT_RANGE
+from dashboards.boards.panels.styles import QUANTILES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.config.scrape_config import render
@@ -65,9 +67,7 @@ def of_board(
     """What a board of one endpoint, or of many, has to say now."""
     asked_of = http_client.connect(scraping.url)
     shown = panels.BOARDS[key].panels(one=bool(scope.endpoint))
-    found = results_board.collect(
-        asked_of, shown, scope, panels.DEFAULT_RANGE, time.time(), factors or {}
-    )
+    found = results_board.collect(asked_of, shown, scope, DEFAULT_RANGE, time.time(), factors or {})
     return found | {"panels": {panel["id"]: panel for panel in found["panels"]}}
 
 
@@ -102,7 +102,7 @@ class TestNumbers:
             "Prefix known",
             "Nothing known",
         }
-        assert len(latest(panels_["ttft"])) == len(panels.QUANTILES)
+        assert len(latest(panels_["ttft"])) == len(QUANTILES)
         assert latest(panels_["ttft"])["p50"] == "100 ms"
         assert data["scraped"] == "workers 1 of 1, routers 1 of 1"
 

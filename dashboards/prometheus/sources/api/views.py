@@ -1,4 +1,4 @@
-"""/api/v1/metrics-sources/: where numbers are kept; add, change, test, remove."""
+"""/api/v1/metrics-sources/: list, add, change, test and remove metrics sources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SourceSerializer(serializers.ModelSerializer[MetricsSource]):
 
 
 class SourceChangeSerializer(serializers.Serializer[Any]):
-    """Any of these; what is left out stays as it is."""
+    """All fields are optional; omitted fields keep their values."""
 
     def get_fields(self) -> dict[str, Any]:
         texts: dict[str, Any] = {
@@ -94,7 +94,7 @@ class Sources(GenericAPIView[MetricsSource]):
 
     @extend_schema(summary="List metrics sources", responses=SourceSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Beside the console's own. Needs a role on the whole console."""
+        """List the metrics sources and the console's own. Needs a global role."""
         require(_user(request), "viewer")
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response(SourceSerializer(page, many=True).data)
@@ -119,7 +119,9 @@ class Sources(GenericAPIView[MetricsSource]):
     )
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
-        """Needs the admin role. It is asked by charts at once; test it to see what it has."""
+        """Needs the admin role. Charts query the source at once; test it to see which metrics it
+        has.
+        """
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
@@ -136,7 +138,7 @@ class SourceView(GenericAPIView[MetricsSource]):
 
     @extend_schema(summary="Read a metrics source")
     def get(self, request: Request, name: str) -> Response:
-        """Needs a role on the whole console."""
+        """Needs a global role."""
         require(_user(request), "viewer")
         return _shown(_found(name))
 
@@ -147,7 +149,7 @@ class SourceView(GenericAPIView[MetricsSource]):
         responses=either("MetricsSourceOrDryRun", SourceSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Needs the admin role. With another address, kept secrets have to be given anew."""
+        """Needs the admin role. With another address, stored secrets must be entered again."""
         data, expected = expect_object(request.data), expected_generation(request)
         if dry_run(request):
             before = _facts(_found(name))
@@ -164,7 +166,7 @@ class SourceView(GenericAPIView[MetricsSource]):
         responses={200: DryRunSerializer, 204: None},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Needs the admin role. Its endpoints' numbers are looked for in the default one then."""
+        """Needs the admin role. The source's endpoints fall back to the default source."""
         expected = expected_generation(request)
         if dry_run(request):
             with rehearsal():
@@ -180,7 +182,7 @@ class Test(GenericAPIView[MetricsSource]):
 
     @extend_schema(summary="Test a metrics source", request=None)
     def post(self, request: Request, name: str) -> Response:
-        """Asks it now what it has, for some ten seconds at most; needs the operator role."""
+        """Examine the source for up to 10 s. Needs the operator role."""
         return _shown(actions.test(_user(request), name))
 
 

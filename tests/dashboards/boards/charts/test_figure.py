@@ -11,7 +11,7 @@ import pytest
 from dashboards.boards import panels
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
-from dashboards.boards.panels import Panel, PanelLine
+from dashboards.boards.panels.declarations import Panel, PanelLine
 from dashboards.prometheus.http.client import Series, Window
 
 WINDOW = Window(1_700_000_000, 1_700_000_020, 5)

@@ -13,8 +13,9 @@ from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import units
 from dashboards.boards.charts.kinds import MAX_COLUMNS
 from dashboards.boards.charts.styled_series import MAX_LINES
-from dashboards.boards.panels import BOARDS, SHARE, Panel, Unit
-from dashboards.boards.panels.overview import GOOD, NOW
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import Panel, Unit
+from dashboards.boards.panels.overview import GOOD, NOW, SHARE
 from dashboards.boards.panels.routing import ERRORS
 from dashboards.boards.panels.workers import PROMPT_LENGTHS
 from dashboards.prometheus.http.client import MAX_POINTS, Series, Window

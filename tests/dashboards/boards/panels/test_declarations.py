@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dashboards.boards.panels import BOARDS, EXPORTERS, Board, Panel
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import Board, Panel
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import QUERIES
 from dashboards.boards.results import evidence
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dashboards.boards import queries
-from dashboards.boards.panels import BOARDS, Range
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import Range
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.http.client import Prometheus
 from tests.dashboards.boards.panels.recorded.replay import recorded, text_of

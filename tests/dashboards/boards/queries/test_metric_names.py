@@ -9,7 +9,8 @@ from pathlib import Path
 from cachetier.engine.counters import Counters
 from cachetier.engine.store import StoreUsage
 from console.processkit.metrics import MetricSample, parse
-from dashboards.boards import panels, queries
+from dashboards.boards import queries
+from dashboards.boards.panels import BOARDS, styles
 from dashboards.boards.queries import QUERIES, Scope, Times
 from dashboards.boards.queries import metric_names as n
 from routing.analysis import choices
@@ -41,7 +42,7 @@ TURNED_ON = {
 
 def asked() -> set[str]:
     text = " ".join(queries.render(name, Scope("demo"), Times(5, 900)) for name in QUERIES)
-    boards = panels.BOARDS.values()
+    boards = BOARDS.values()
     every = [panel for board in boards for one in (True, False) for panel in board.panels(one=one)]
     wanted = " ".join(metric for panel in every for metric in panel.metrics)
     return set(ASKED.findall(f"{text} {wanted}"))
@@ -87,7 +88,7 @@ def test_labels_that_queries_group_by_are_there() -> None:
 
 
 def test_every_reason_and_state_has_clothes_of_its_own() -> None:
-    assert set(panels.CACHE_STATES) == set(CACHE_STATES)
-    assert set(panels.REASONS) == set(choices.REASONS)
-    looks = {(style.colour, style.dash, style.hatch) for style in panels.REASONS.values()}
-    assert len(looks) == len(panels.REASONS)
+    assert set(styles.CACHE_STATES) == set(CACHE_STATES)
+    assert set(styles.REASONS) == set(choices.REASONS)
+    looks = {(style.colour, style.dash, style.hatch) for style in styles.REASONS.values()}
+    assert len(looks) == len(styles.REASONS)

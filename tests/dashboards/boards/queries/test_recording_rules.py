@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dashboards.boards import queries
-from dashboards.boards.panels import BOARDS, RANGES
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.queries import recording_rules as queries_recording_rules
 from dashboards.boards.results import board as results_board

@@ -6,9 +6,10 @@ from typing import Any
 
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.panels import SHARE, SOURCES, TIERS, TTFT, Panel, Style
+from dashboards.boards.panels.declarations import Panel, Style
+from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
+from dashboards.boards.panels.styles import TIERS
 from dashboards.boards.results import board, comparison
-from dashboards.boards.results.board import PanelResult
 from dashboards.prometheus.http.client import Window
 
 WINDOW = Window(1000, 1010, 5)
@@ -19,12 +20,11 @@ def line(key: str, *values: float | None, style: Style | None = None) -> StyledS
 
 
 def compared(panel: Panel, drawn: list[StyledSeries], before: list[StyledSeries]) -> dict[str, Any]:
-    shown = PanelResult(panel, "ok", None, drawn, before)
     document = {
         "figure": figure.figure(panel, drawn, WINDOW),
         "table": figure.table(panel, drawn),
     }
-    return comparison.compared(document, shown, WINDOW)
+    return comparison.compared(document, panel, drawn, before, WINDOW)
 
 
 def ghosts(found: dict[str, Any]) -> list[dict[str, Any]]:

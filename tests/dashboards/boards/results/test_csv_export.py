@@ -6,7 +6,8 @@ import csv
 from dataclasses import replace
 
 from dashboards.boards.charts.figure import StyledSeries
-from dashboards.boards.panels import RANGES, TTFT, Style
+from dashboards.boards.panels.declarations import RANGES, Style
+from dashboards.boards.panels.overview import TTFT
 from dashboards.boards.results import csv_export
 from dashboards.boards.results.board import BoardResult, PanelResult
 from dashboards.prometheus.http.client import Window

@@ -10,7 +10,8 @@ from functools import cache
 import pytest
 
 from dashboards.boards import queries
-from dashboards.boards.panels import BOARDS, RANGES
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope, Times, growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results import board as results_board

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from dashboards.boards.panels import DEFAULT_RANGE, RANGES
+from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES
 from dashboards.boards.results import query as results_query
 from dashboards.boards.results.query import BoardQuery
 from dashboards.prometheus.http import client

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from dashboards.boards import panels, queries
+from dashboards.boards import queries
+from dashboards.boards.panels import overview
+from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import board
 from dashboards.boards.results import resolution as scraping
@@ -55,7 +57,7 @@ def test_a_board_looks_back_over_four_scrapes() -> None:
     for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
         scraping.forget()
         told = Told(every)
-        board.collect(told, [panels.OUTCOME], FLEET, panels.RANGES["15m"], NOW)
+        board.collect(told, [overview.OUTCOME], FLEET, RANGES["15m"], NOW)
         assert told.windows == wide, every
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dashboards.boards import answers
-from dashboards.boards.panels import RANGES
+from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import resolution
 from dashboards.prometheus.http.client import QueryResult, Question, Series

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards.boards.panels import (
-    BOARDS,
-    EXPORTERS,
-    L2,
-    OUTCOME,
-    REUSE,
-    SHARE,
-    SOURCES,
-    TTFT,
-    Panel,
-)
+from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.cache import CHUNKS
+from dashboards.boards.panels.declarations import Panel
+from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.panels.gpus import TENSOR
+from dashboards.boards.panels.overview import L2, OUTCOME, REUSE, SHARE, SOURCES, TTFT
 from dashboards.boards.panels.routing import LAG, MATCH, QUEUED
 from dashboards.boards.panels.workers import WAITING
 from dashboards.boards.results.verdicts import (

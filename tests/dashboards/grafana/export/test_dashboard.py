@@ -9,8 +9,16 @@ from typing import get_args
 import pytest
 
 from dashboards.boards import panels
-from dashboards.boards.panels import BOARDS, Board, Panel, PanelLine, PanelSection, Style, Unit
-from dashboards.boards.panels.declarations import Kind
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import (
+    Board,
+    Kind,
+    Panel,
+    PanelLine,
+    PanelSection,
+    Style,
+    Unit,
+)
 from dashboards.grafana.export import Exported, dashboard, exported
 from dashboards.grafana.export import panel as export_panel
 from tests.dashboards.grafana.export import checker

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboards.boards.panels import PanelLine
+from dashboards.boards.panels.declarations import PanelLine
 from dashboards.boards.queries import QUERIES, Scope, Times, plain
 from dashboards.grafana.export import exported, expressions
 from tests.dashboards.grafana.export.variables import ALL, DEMO, filled

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dashboards.alerts.evaluation.firing_alerts import firing
-from dashboards.boards.panels import BOARDS, FIRST, RANGES
+from dashboards.boards.panels import BOARDS, FIRST
+from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import collect
 from dashboards.boards.results.fleet_summary import summary

@@ -1,10 +1,10 @@
-"""Photographs every board with recorded data in it, light and dark, wide and narrow.
+"""Screenshots of every board with recorded data, light and dark, wide and narrow.
 
-    PHOTOGRAPHS=/tmp/boards python -m pytest -n 0 tests/dashboards/boards/panels/recorded/photographs.py
+    PHOTOGRAPHS=/tmp/boards python -m pytest -n 0 \\
+        tests/dashboards/boards/panels/recorded/photographs.py
 
-No part of the tests: it is collected only when it is named. For people who look whether a board is
-fit to be seen. Over recordings a line is a minute long; with MONTH, a folder of `python -m
-bench.dashboards --data FOLDER`, boards have a day in them. BOARDS names those wanted.
+Collected only when named; for visual review. Recordings show one minute per line; with MONTH, a
+folder of `python -m bench.dashboards --data FOLDER`, boards show a day. BOARDS selects boards.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Records what LMCache says, in-process and as a server, from its own code: nothing of it is run.
+"""Record LMCache's metrics, in process and as a server, from its own code without running it.
 
 Needs its wheel and that of opentelemetry-exporter-prometheus unpacked in FOLDER, and a Python with
-torch and OpenTelemetry (that of `make vllm` has both):
+torch and OpenTelemetry (that of `make vllm` has both). In tests/dashboards/boards/panels/recorded:
 
-    PYTHONPATH=FOLDER:. .venv-vllm/bin/python -m tests.dashboards.boards.panels.recorded.record_lmcache in-process
-    PYTHONPATH=FOLDER:. .venv-vllm/bin/python -m tests.dashboards.boards.panels.recorded.record_lmcache server
+    PYTHONPATH=FOLDER:ROOT ROOT/.venv-vllm/bin/python record_lmcache.py in-process
+    PYTHONPATH=FOLDER:ROOT ROOT/.venv-vllm/bin/python record_lmcache.py server
 
-Names, types, labels and bounds are LMCache's own; the numbers are ours. The gauges of the server
-hang on a running cache, so they are registered here by the names and with the labels its source
-gives them.
+Names, types, labels and bounds are LMCache's own; the values are ours. The server's gauges depend
+on a running cache and are registered here by the names and labels of its source.
 """
 
 from __future__ import annotations

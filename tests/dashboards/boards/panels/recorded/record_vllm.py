@@ -1,9 +1,9 @@
-"""Records what another version of vLLM would say, from that version's own code: no server is run.
+"""Record the metrics of another vLLM version from its own code, without running a server.
 
 Needs a wheel of it unpacked in FOLDER, and a Python which can import its code (that of `make vllm`
-can, from 0.11.1 to 0.32):
+can, from 0.11.1 to 0.32). In tests/dashboards/boards/panels/recorded, with ROOT as the repository:
 
-    PYTHONPATH=FOLDER:. .venv-vllm/bin/python tests/dashboards/boards/panels/recorded/record_vllm.py 0.24.0
+    PYTHONPATH=FOLDER:ROOT ROOT/.venv-vllm/bin/python record_vllm.py 0.24.0
 
 Before 0.24, FOLDER also needs a `diskcache.py` of one line, `Cache = dict`: it is imported on the
 way and not used.

@@ -1,7 +1,5 @@
-"""Which Prometheus is asked about what: the fleet, or one endpoint.
-
-Promises that everything which wants numbers gets them through `fleet` or `of_endpoint`, so that
-where they are kept is decided here only; and that asking makes two queries of the database at most.
+"""Prometheus clients of the fleet and of endpoints, with at most two database queries;
+Alertmanagers.
 """
 
 from __future__ import annotations
@@ -18,8 +16,9 @@ from dashboards.prometheus.sources import selectors
 
 @dataclass(frozen=True, slots=True)
 class Alertmanager:
-    """The one beside the source of that name. `cluster`: whose endpoints' alerts it has;
-    None stands for all that have no source of their own. `why_not`: why it cannot be asked."""
+    """Alertmanager of the metrics source `name`. `cluster`: the cluster whose alerts it holds; None
+    means all clusters without a source of their own. `why_not`: reason it cannot be queried.
+    """
 
     source: str
     cluster: str | None
@@ -36,13 +35,11 @@ class Alertmanager:
         params: Any = None,
         deadline_s: float = 5.0,
     ) -> Reply:
-        """`path` begins with a slash, as in "/api/v2/silences". Raises `NoReplyError`."""
         url = f"{self.url}{path}"
         return exchange(self.login, method, url, json=json, params=params, deadline_s=deadline_s)
 
 
 def fleet() -> Asker:
-    """Where the numbers of all endpoints are: one Prometheus, or several as if they were one."""
     found = selectors.asked()
     if len(found) == 1:
         return found[0].asker()
@@ -51,17 +48,14 @@ def fleet() -> Asker:
 
 
 def of_endpoint(name: str) -> Asker:
-    """Where the numbers of that endpoint are."""
     return selectors.source_of(name, selectors.asked()).asker()
 
 
 def any_known() -> bool:
-    """Whether there is a Prometheus to ask at all."""
     return selectors.any_known()
 
 
 def alertmanagers() -> tuple[Alertmanager, ...]:
-    """Those which sources name; where there is none the console tells people itself."""
     return tuple(
         Alertmanager(
             one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login
