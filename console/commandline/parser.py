@@ -1,4 +1,4 @@
-"""Every verb of `emberline`, added to a parser: the script's own, or that of `manage.py`."""
+"""Argument parser with every `emberline` verb, for the script and for `manage.py`."""
 
 from __future__ import annotations
 
@@ -34,28 +34,19 @@ from console.commandline.platform import (
     people,
 )
 
-ENDPOINT = (
-    *(endpoints, endpoints, changes, drift, keys, manifests, wait),
-    *(doctor, decisions, decisions, preview, benchmarks),
+ENDPOINT_VERBS = (
+    *(endpoints.add_to, endpoints.add_logs_to, changes.add_to, drift.add_to, keys.add_to),
+    *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to, decisions.add_explain_to),
+    *(preview.add_to, benchmarks.add_to),
 )
 ROOMS = (
-    *(
-        clusters,
-        metrics_sources,
-        follows,
-        cache_tiers,
-        instance_types,
-        costs,
-        budgets,
-        dashboards,
-        alerts,
-    ),
-    *(notifications, people, audit),
+    *(clusters, metrics_sources, follows, cache_tiers, instance_types, costs, budgets),
+    *(dashboards, alerts, notifications, people, audit),
 )
 
 
 def script() -> argparse.ArgumentParser:
-    """As `emberline` is typed, with the ways to name a console."""
+    """Return the parser of the `emberline` script, with console selection options."""
     parser = argparse.ArgumentParser(
         prog="emberline",
         description="Create, change, watch and delete endpoints, here or on a console far away.",
@@ -77,8 +68,8 @@ def build(parser: argparse.ArgumentParser) -> Any:
     verbs = rooms.add_parser("endpoint", help="endpoints").add_subparsers(
         dest="verb", required=True, metavar="VERB"
     )
-    for part in ENDPOINT:
-        part.add_to(verbs)
+    for add_to in ENDPOINT_VERBS:
+        add_to(verbs)
     for room in ROOMS:
         room.add_to(rooms)
     doctor.add_room(rooms)

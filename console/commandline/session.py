@@ -1,4 +1,4 @@
-"""login | logout | whoami | completion: this command line's own matters."""
+"""`login | logout | whoami | completion`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def add_to(rooms: Any) -> None:
 
 
 def login(asked: CommandContext) -> str:
-    """The token is read from the terminal without showing it, or from standard input: arguments
-    are seen by everybody on a machine."""
+    """Read the token from the terminal without echo, or from standard input: arguments are visible
+    to every user of a machine.
+    """
     options, path = asked.options, profiles.place(os.environ)
     url = address(options["url"])
     ca_file = os.path.abspath(options["ca_file"]) if options["ca_file"] else ""  # noqa: PTH100

@@ -1,7 +1,7 @@
-"""Refuses specs that no provisioner could carry out, before anything is touched.
+"""Validate specs before any change, independently of the provisioner.
 
-Promises that a checked name is safe as a folder, a program name and a Kubernetes object, and
-that a file cannot leave its replica's folder. Must not look at the machine.
+A validated name is safe as a folder, a program name and a Kubernetes object, and a file cannot
+leave its replica's folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACEHOLDER = re.compile(r"\{(host|dir|replica|(?:port|channel):[A-Za-z0-9_-]+)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """What the placeholders of one replica stand for."""
+    """Placeholder values of one replica."""
 
     host: str
     dir: str
@@ -49,7 +49,7 @@ class ReplicaFacts:
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Kept for the provisioner's own files beside those of the spec.
+# Reserved for the provisioner's files beside those of the spec.
 RESERVED_FOLDER = ".emberline"
 
 
@@ -103,8 +103,9 @@ def _check_name(name: str) -> None:
 def read_secrets(
     named: Mapping[str, str], within: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """By the names of `named`, which maps them to paths; those in `within` only from that folder.
-    A trailing line end is not part of a content."""
+    """Read the files in `named` (name to path); those in `within` only from that folder. Strip a
+    trailing line end.
+    """
     found = {}
     for name, path in named.items():
         folder = (within or {}).get(name, "")

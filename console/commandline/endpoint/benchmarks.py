@@ -1,4 +1,4 @@
-"""endpoint benchmark ...: load an endpoint, watch what comes back, compare two runs."""
+"""`endpoint benchmark ...`: load an endpoint, watch the measurements, compare two runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _numbers(run: dict[str, Any]) -> dict[str, Any]:
-    """Of the whole run once it has ended, of the latest requests until then."""
+    """Return the totals of a finished run, or those of the latest requests."""
     found = run["result"] or run["progress"].get("now") or {}
     return found if isinstance(found, dict) else {}
 
@@ -120,7 +120,7 @@ def start(asked: CommandContext) -> str:
 
 
 def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
-    """It loads somebody, so a wait that ends early leaves it running and says so."""
+    """Wait for the end; a timeout reports that the run continues."""
     end, told = time.monotonic() + asked.options["timeout"], ""
     while run["state"] in _LIVE:
         line = f"  {run['state']} {run['stage']}".rstrip()
@@ -165,7 +165,7 @@ def _shown(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    """Times in milliseconds, quantiles without how many there were: that is `requests`."""
+    """Format times in milliseconds and quantiles without their count, which `requests` shows."""
     if isinstance(value, dict) and name in _TIMES:
         return ", ".join(
             f"{key} {_ms(one)}" for key, one in value.items() if key != "count" and one is not None

@@ -1,4 +1,4 @@
-"""endpoint create | update | scale | pause | resume | rollback | delete."""
+"""`endpoint create | update | scale | pause | resume | rollback | delete`."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _shown(asked: CommandContext, endpoint: Any, text: str) -> str:
 
 
 def _would(asked: CommandContext, answer: Any) -> str:
-    """What a dry run answered."""
+    """Format the result of a dry run."""
     form = asked.options["output"]
     if form in (output.JSON, output.YAML):
         return output.written(answer, form)

@@ -1,4 +1,4 @@
-"""endpoint decisions | decision: how the router chose, as its own records tell it."""
+"""`endpoint decisions | decision | explain`: routing decisions recorded by the router."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def decision(asked: CommandContext) -> str:
 
 
 def told(found: dict[str, Any]) -> str:
-    """A record of the router as lines, its candidates as a table."""
+    """Format a decision record, its candidates as a table."""
     candidates = found.get("candidates") or []
     facts = [
         f"{key}: {value if isinstance(value, str) else output.short(value, 200)}"
@@ -82,13 +82,13 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
 
 
 def _moment(epoch: Any) -> str:
-    """The router counts seconds."""
+    """Format epoch seconds."""
     if not isinstance(epoch, (int, float)):
         return str(epoch or "")
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def add_to_explaining(verbs: Any) -> None:
+def add_explain_to(verbs: Any) -> None:
     parser = verbs.add_parser("explain", help="where a request would go now, and why")
     parser.add_argument("name")
     what = parser.add_mutually_exclusive_group(required=True)
@@ -125,7 +125,7 @@ def _body(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
-    """Of several, each has its own word; where none can tell it is a failure."""
+    """Format the result of each router; raise if none returned one."""
     if routers and all(one["error"] for one in routers):
         raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
     for number, one in enumerate(routers, 1):

@@ -1,7 +1,7 @@
-"""`endpoint doctor NAME`, whose exit code is the verdict, and `doctor`, of the console itself.
+"""`endpoint doctor NAME`, with the verdict as exit code, and `doctor` for the console itself.
 
-Of an endpoint, 0: nothing that must be mended; 1: warnings; 2: errors, or there is no such
-endpoint. Of the console, 1: something it needs is missing.
+Exit codes for an endpoint: 0 no errors or warnings, 1 warnings, 2 errors or no such endpoint. For
+the console: 1 if a requirement is missing.
 """
 
 from __future__ import annotations

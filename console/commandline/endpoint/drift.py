@@ -1,4 +1,4 @@
-"""endpoint drift | heal | adopt: what others changed in a cluster, and the two answers to it."""
+"""`endpoint drift | heal | adopt`: fields changed by others in the cluster, and both responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_to(verbs: Any) -> None:
 
 
 def drift(asked: CommandContext) -> str:
-    """As found at the last look."""
+    """Print the drift found by the last observation."""
     found = asked.client.endpoints.drift(asked.name)
     none = f"Nothing of {asked.name} differs from what is wanted."
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)

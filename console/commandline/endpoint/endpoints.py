@@ -1,4 +1,4 @@
-"""endpoint list | get | events | revisions: reading only."""
+"""`endpoint list | get | events | revisions | logs`: read-only verbs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
         one["phase"],
         one["reason"],
         f"{one['ready_replicas']}/{one['replicas']}",
-        # With routing off the router still carries requests: to each worker in turn.
+        # With routing off, the router still forwards requests, round-robin.
         routing.get("strategy", "") if routing.get("enabled", True) else "roundrobin",
         one["url"],
     )
@@ -100,7 +100,7 @@ def described(one: Endpoint) -> str:
 
 
 def label(step: str) -> str:
-    """What a step is called; a newer console may have steps of its own."""
+    """Return the label of a rollout step; newer consoles may have unknown steps."""
     return _LABELS.get(step, step)
 
 
@@ -133,7 +133,7 @@ def _revision(row: Revision) -> tuple[str, ...]:
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
-def add_to_logs(verbs: Any) -> None:
+def add_logs_to(verbs: Any) -> None:
     parser = verbs.add_parser("logs", help="the log of a worker or a router")
     parser.add_argument("name")
     parser.add_argument("--worker", default="", help="which one; the first if none is named")
@@ -146,7 +146,7 @@ def add_to_logs(verbs: Any) -> None:
 
 
 def logs(asked: CommandContext) -> str:
-    """Which log it is goes to standard error, so that the log alone can be piped."""
+    """Print the log; its name goes to standard error, so that the log can be piped."""
     options = asked.options
     which = (asked.name, options["worker"], options["container"], options["tail"])
     try:

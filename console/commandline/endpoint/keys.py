@@ -1,4 +1,4 @@
-"""endpoint key list | create | update | rotate | revoke | usage."""
+"""`endpoint key list | create | update | rotate | revoke | usage`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _short(value: Any) -> str:
 
 
 def create(asked: CommandContext) -> str:
-    """The key alone, so that it can be piped into a file."""
+    """Print only the key, so that it can be piped into a file."""
     label, terms = asked.options["key_name"], commandline_input.facts(asked.options["terms"])
     return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
 

@@ -1,4 +1,4 @@
-"""endpoint apply | export: from and to InferenceEndpointConfig objects."""
+"""`endpoint apply | export`: convert from and to InferenceEndpointConfig objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""endpoint fit | preview: what a spec would need and run; nothing is created."""
+"""`endpoint fit | preview`: resources and processes of a spec; creates nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
     if options["name"]:
         try:
             known = dict(asked.client.endpoints.get(asked.name)["spec"])
-        except NotFound:  # a name for what is yet to be made
+        except NotFound:  # the endpoint does not exist yet
             if not (options["file"] or options["model"]):
                 raise
             known = {"name": options["name"]}

@@ -1,4 +1,4 @@
-"""`emberline alert ...`: what fires, and the rules that say so."""
+"""`emberline alert ...`: active alerts and their rules."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from console.commandline import output
 from console.commandline.context import CommandContext
 
 _ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
-_ALERT_CLUSTERS_FIELDS = (
-    'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
-)
+_CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
 
 
-def add_to_alert_clusters(verbs: Any) -> None:
+def add_clusters_to(verbs: Any) -> None:
     listed = verbs.add_parser("clusters", help="where rules and receivers are kept as objects")
     output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all_alert_clusters)
+    listed.set_defaults(run=list_clusters)
     said = verbs.add_parser("keep", help="what of them is kept in a cluster")
     said.add_argument("name", metavar="CLUSTER")
-    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_ALERT_CLUSTERS_FIELDS)
+    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_CLUSTER_FIELDS)
     said.set_defaults(run=keep)
 
 
-def list_all_alert_clusters(asked: CommandContext) -> str:
+def list_clusters(asked: CommandContext) -> str:
     found = asked.client.alerts.clusters()
     none = "No cluster is known."
     return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
@@ -99,7 +97,7 @@ def add_to(rooms: Any) -> None:
     file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
     file.add_argument("--object", action="store_true", help="as a PrometheusRule")
     file.set_defaults(run=as_file)
-    add_to(verbs)
+    add_clusters_to(verbs)
 
 
 def _of(parser: argparse.ArgumentParser, text: str) -> None:
@@ -167,7 +165,7 @@ def _verdict(head: str, one: dict[str, Any]) -> str:
 
 
 def _unknown(found: dict[str, Any]) -> list[str]:
-    """What it does not say."""
+    """List the fields missing from the result."""
     told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
     if found["unsure"]:
         told.append(f"{found['unsure']} times more it held too briefly to tell.")

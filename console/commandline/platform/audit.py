@@ -1,7 +1,7 @@
-"""`emberline audit`: who did what, latest last; and whether the log is as it was written.
+"""`emberline audit`: list the audit log and verify its integrity.
 
-`audit verify` has exit code 1 where a row was changed. It runs on the console's own machine, as do
-`prune` and `reseal`.
+`audit verify` exits with 1 if a row was changed. `verify`, `prune` and `reseal` run on the
+console's own machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`emberline budget ...` and `emberline tier-price ...`: what may be spent, what L2 costs."""
+"""`emberline budget ...` and `emberline tier-price ...`: budgets and cache tier prices."""
 
 from __future__ import annotations
 

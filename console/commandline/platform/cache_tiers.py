@@ -1,4 +1,4 @@
-"""`emberline cache-tier ...`: pools of L2, what they hold, and forgetting it."""
+"""`emberline cache-tier ...`: manage, inspect and flush L2 cache tiers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""`emberline cluster ...`: where endpoints can be placed.
+"""`emberline cluster ...`: clusters for endpoints.
 
-`check` asks the cluster now and its exit code is the verdict: 0 ready, 1 rights are missing, 2 it
-does not answer or is not there.
+`check` queries the cluster; exit codes: 0 ready, 1 missing rights, 2 unreachable or not found.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def add_to(rooms: Any) -> None:
 
 
 def add_room(rooms: Any) -> None:
-    """Kubeconfigs were the first secrets that were sealed, hence its other name."""
+    """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
     text = "seal every kept secret anew with the first key (on the console's own machine)"
     rooms.add_parser("rekey", help=text).set_defaults(run=rekey)
 

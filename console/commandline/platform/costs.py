@@ -1,4 +1,4 @@
-"""`emberline cost`: what endpoints cost and what their caches saved, lately or in a month."""
+"""`emberline cost`: costs of endpoints and cache savings, recent or per month."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
 
-# Of the API's many; -o json has them all.
+# A selection; -o json has all columns.
 _COLUMNS = (
     *("endpoint", "usd_hour_now", "cost_usd", "saved_usd", "requests"),
     *("prompt_tokens", "generated_tokens", "usd_per_million_tokens", "why"),

@@ -1,4 +1,4 @@
-"""`emberline dashboards ...`: the boards, and the rules beside them, for one's own Grafana."""
+"""`emberline dashboards ...`: export dashboards and rules for Grafana."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get(asked: CommandContext) -> str:
 
 
 def export(asked: CommandContext) -> str:
-    """Files of that name are replaced; others in the folder stay."""
+    """Write the files, replacing those of the same name."""
     folder = Path(asked.options["to"])
     files = asked.client.grafana.export(recorded=asked.options["recorded"])
     try:
@@ -52,7 +52,7 @@ def export(asked: CommandContext) -> str:
 
 def _write(folder: Path, file: ExportedFile) -> None:
     path = PurePosixPath(file["path"])
-    if path.is_absolute() or ".." in path.parts:  # a console is not to write elsewhere
+    if path.is_absolute() or ".." in path.parts:  # reject paths outside the folder
         raise CommandError(f"The console names a file outside the folder: {path}.", FAILED)
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)

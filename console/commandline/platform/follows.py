@@ -1,4 +1,4 @@
-"""`emberline follow ...`: namespaces whose objects say what endpoints there are."""
+"""`emberline follow ...`: namespaces whose InferenceEndpointConfig objects define endpoints."""
 
 from __future__ import annotations
 

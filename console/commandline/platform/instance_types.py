@@ -1,4 +1,4 @@
-"""`emberline instance-type ...`: what machines hold and cost."""
+"""`emberline instance-type ...`: capacity and price of machines."""
 
 from __future__ import annotations
 

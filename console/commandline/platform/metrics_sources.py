@@ -1,7 +1,6 @@
-"""`emberline metrics-source ...`: where numbers of endpoints are kept.
+"""`emberline metrics-source ...`: Prometheus servers with endpoint metrics.
 
-`test` asks the source now and its exit code is the verdict: 0 all is there, 1 something to look at,
-2 it does not work or is not there.
+`test` queries the source; exit codes: 0 complete, 1 warnings, 2 failed or not found.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
 _HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")
 _VERDICTS = {"ok": 0, "warning": 1}
 _NO = 2
-# Option -> what it is for; those of a file are read here, so that no secret is in an argv.
+# Option -> purpose; secrets are read from files here, so none appears in argv.
 _PLAIN = {
     "url": "without /api/v1",
     "cluster": 'whose endpoints\' numbers it has; "": all whose cluster has no source',

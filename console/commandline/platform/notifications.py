@@ -1,4 +1,4 @@
-"""`emberline silence ...` and `emberline receiver ...`: who is told of alerts, and when not."""
+"""`emberline silence ...` and `emberline receiver ...`: alert notifications."""
 
 from __future__ import annotations
 

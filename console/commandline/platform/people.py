@@ -1,6 +1,6 @@
-"""`emberline user|team|token ...`: people, whose endpoints are whose, and what programs may.
+"""`emberline user|team|token ...`: users, teams and API tokens.
 
-Passwords and tokens are printed alone, so that they can be piped, and never again.
+Passwords and tokens are printed alone, so that they can be piped, and only once.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def reset_password(asked: CommandContext) -> str:
     found = asked.client.users.new_password(asked.options["username"])
     asked.say(
         f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
-    )  # the password alone goes to standard output
+    )  # only the password goes to standard output
     return str(found["password"])
 
 
@@ -252,7 +252,7 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def create_token(asked: CommandContext) -> str:
-    """The token alone, so that it can be piped into a file."""
+    """Print only the token, so that it can be piped into a file."""
     options = asked.options
     facts = {"name": options["label"], "role": options["role"], "days": options["days"]}
     facts |= {name: options[name] for name in ("team", "user") if options[name]}

@@ -1,18 +1,17 @@
-"""What an API server refuses, in the words of the waist: what to do about it, and whether to retry.
+"""API server errors as `ProvisionError`s: what to do, and whether to retry.
 
-Promises that a refusal names the verb, the object and the remedy, and that nothing of an object's
-content gets into it but the names of fields. Must not know Kubernetes' client.
+An error names the verb, the object and the fix; of an object's content only field names appear.
 
-    ClusterRefused      the credentials, or a right that they lack: the Role to grant is named
-    FieldConflict       somebody else has set a field which we set, too: Heal or Adopt
-    RefusedByCluster    invalid there, or a policy of the cluster says no
-    MissingCapability   the cluster does not know the kind
-    NamespaceMissing    so it must be made first
-    QuotaExceeded       temporary: others may leave
+    ClusterRefused      invalid credentials, or a missing right: the Role to grant is named
+    FieldConflict       another manager set a field that we set too: heal or adopt
+    RefusedByCluster    invalid object, or denied by a cluster policy
+    MissingCapability   the cluster does not serve the kind
+    NamespaceMissing    create the namespace first
+    QuotaExceeded       temporary: quota may be freed
     NamespaceEnding     temporary
     StillStopping       temporary: an object of that name is still being deleted
-    ClusterBusy         temporary: too many requests, an error inside, a write that came between
-    ClusterUnreachable  temporary: no answer in time
+    ClusterBusy         temporary: throttled, internal error, or a concurrent write
+    ClusterUnreachable  temporary: no response in time
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from console.provisioners.kubernetes.api.kinds import ObjectKind
 _MANAGER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
 _UNTYPED = "failed to create typed patch object"
 _MOST = 600
-"""Characters of what the server said: webhooks can be chatty."""
+"""Maximum length of a server message: webhooks can be verbose."""
 
 
 class FieldConflictError(PermanentError):
-    """`fields`: each field that is contended for, as the server writes it, and who has set it."""
+    """`fields`: each contested field, as the server writes it, and its manager."""
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)
@@ -42,7 +41,7 @@ class FieldConflictError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request, as people are told of it. `part` is a subresource (log)."""
+    """A request, as described in error messages. `part` is a subresource (log)."""
 
     verb: str
     kind: ObjectKind
@@ -74,7 +73,7 @@ def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
 def refused(
     status: int, said: Mapping[str, Any], asked: ApiRequest, retry_after_s: float = 0.0
 ) -> ProvisionError:
-    """`said` is the Status the server sent, {} where it sent none."""
+    """Return the error for a response; `said` is the server's Status, {} if it sent none."""
     message = _short(str(said.get("message") or f"HTTP {status}"))
     reason = str(said.get("reason") or "")
     if status == 401:
@@ -89,7 +88,7 @@ def refused(
         return _missing(said, asked)
     if status == 409:
         return _conflict(message, reason, said, asked)
-    if _UNTYPED in message:  # which the server calls an error of its own
+    if _UNTYPED in message:  # which the server reports as an internal error
         return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
