@@ -12,7 +12,6 @@ from typing import Any
 
 from django.db import models, transaction
 
-from console.audit.record import record
 from console.vault import encryption
 
 
@@ -47,8 +46,11 @@ def registered() -> tuple[Sealed, ...]:
     return tuple(_kept)
 
 
-def rekey() -> Rekeyed:
-    """Re-encrypt as "system": whoever runs this on the machine can read the keys anyway."""
+def rekey(record: Callable[[None, str, str], object]) -> Rekeyed:
+    """Re-encrypt as "system": whoever runs this on the machine can read the keys anyway.
+
+    `record` writes the audit entry (user, action, target) in the transaction of the change.
+    """
     done: dict[str, None] = {}
     unreadable: dict[str, None] = {}
     for sealed in _kept:

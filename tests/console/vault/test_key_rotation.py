@@ -15,6 +15,7 @@ from django.conf import settings as live
 from pytest_django import Settings
 
 from console.audit.models import AuditEvent
+from console.audit.record import record
 from console.clusters import actions as clusters
 from console.commandline.context import FAILED, CommandError
 from console.launcher.layout import ROOT
@@ -37,7 +38,7 @@ ACME = Provider("acme", "Acme", "https://acme.example", "id")
 TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # how Fernet's texts begin, whatever the key
 
 # Who seals, and how often it says so. A room that is new here registers its columns with
-# `rekeying.register`, and the world below gets one of its rows.
+# `key_rotation.register`, and the world below gets one of its rows.
 SEALERS = {
     "console.api.idempotency": 1,
     "console.audit.chain": 1,
@@ -96,7 +97,7 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     }
     assert told == set(before), "a column that no room registered, or none of its rows is here"
     keys(settings, NEW, *old)
-    key_rotation.rekey()
+    key_rotation.rekey(record)
     after = sealed_texts()
     assert set(after) == set(before)
     for where, texts in after.items():
@@ -174,7 +175,7 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
     assert told().startswith("note  kept secrets: those of ")
     assert " and 3 more still need an earlier key. Run `emberline rekey`" in told()
     assert sealed_texts() == before, "it only looks"
-    key_rotation.rekey()
+    key_rotation.rekey(record)
     assert told().startswith("ok")
     keys(settings, LATER)
     assert "no key here opens those of " in told()
