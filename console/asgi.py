@@ -40,7 +40,11 @@ def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
         held = sqlite3.connect(name, check_same_thread=False)
         held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the WAL
     except sqlite3.Error as error:  # retried with the next connection
-        log.warning("Cannot hold %s open: %s", name, error)
+        log.warning(
+            "Cannot keep a connection to database %s open; reads fail on a full disk: %s",
+            name,
+            error,
+        )
     else:
         _held[name] = held
 

@@ -81,7 +81,9 @@ class BaseTask(Task):
         except lost as error:
             breaker.trip()
             count("task_nudges", task=self.name, outcome="lost")
-            log.warning("%s: broker away, left to the sweep: %s", self.name, type(error).__name__)
+            log.warning(
+                "%s: broker down, left to the sweep: %s", self.name, type(error).__name__
+            )
         else:
             breaker.reset()
             count("task_nudges", task=self.name, outcome="sent")
@@ -103,7 +105,7 @@ class BaseTask(Task):
             return result
         except tuple(self.throws) as error:
             outcome = "expected"
-            log.info("%s: %s", self.name, error)
+            log.info("%s: expected outcome: %s", self.name, error)
             raise
         finally:
             count("task_runs", task=self.name, outcome=outcome)

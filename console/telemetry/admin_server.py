@@ -65,7 +65,7 @@ def start(address: str, subject: Subject) -> AdminServer | None:
     if not address:
         return None
     server = AdminServer(address, subject)
-    log.info("%s: admin port on %s", subject.program, address)
+    log.info("%s: admin port listens on %s", subject.program, address)
     return server
 
 

@@ -195,7 +195,7 @@ def _module(file: Path) -> str:
 
 
 def _seals(text: str) -> int:
-    if "sealing" not in text:
+    if "encryption" not in text:
         return 0
     called = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return sum(getattr(one, "attr", getattr(one, "id", "")) == "seal" for one in called)
