@@ -81,9 +81,7 @@ class BaseTask(Task):
         except lost as error:
             breaker.trip()
             count("task_nudges", task=self.name, outcome="lost")
-            log.warning(
-                "%s: broker down, left to the sweep: %s", self.name, type(error).__name__
-            )
+            log.warning("%s: broker down, left to the sweep: %s", self.name, type(error).__name__)
         else:
             breaker.reset()
             count("task_nudges", task=self.name, outcome="sent")

@@ -33,6 +33,7 @@ from console.commandline.platform import (
     notifications,
     people,
 )
+from console.commandline.verbs import add_group, add_verb
 
 ENDPOINT_VERBS = (
     *(endpoints.add_to, endpoints.add_logs_to, changes.add_to, drift.add_to, keys.add_to),
@@ -64,10 +65,8 @@ def script() -> argparse.ArgumentParser:
 def build(parser: argparse.ArgumentParser) -> Any:
     rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
     text = "create the demo endpoint if there is none (on the console's own machine)"
-    rooms.add_parser("seed-demo", help=text).set_defaults(run=seed_demo)
-    verbs = rooms.add_parser("endpoint", help="endpoints").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
+    add_verb(rooms, "seed-demo", seed_demo, text)
+    verbs = add_group(rooms, "endpoint", "endpoints")
     for add_to in ENDPOINT_VERBS:
         add_to(verbs)
     for room in ROOMS:

@@ -13,6 +13,7 @@ from console.client import NotFound
 from console.client.documents import DoctorFinding, Examination
 from console.commandline import output
 from console.commandline.context import FAILED, USAGE, CommandContext, CommandError, CommandResult
+from console.commandline.verbs import add_verb
 
 _VERDICTS = {"error": 2, "warning": 1}
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}
@@ -20,15 +21,19 @@ _EVIDENCE = 8
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("doctor", help="look for everything that can keep kvaware from work")
-    parser.add_argument("name")
-    output.add_output(parser)
-    parser.set_defaults(run=examine)
+    add_verb(
+        verbs,
+        "doctor",
+        examine,
+        "look for everything that can keep kvaware from work",
+        "name",
+        listing=False,
+    )
 
 
 def add_room(rooms: Any) -> None:
     text = "whether the console has what it needs; exit 1 where it has not (on its own machine)"
-    rooms.add_parser("doctor", help=text).set_defaults(run=preflight)
+    add_verb(rooms, "doctor", preflight, text)
 
 
 def preflight(asked: CommandContext) -> str:

@@ -8,23 +8,19 @@ from typing import Any
 from console.client.documents import Drift
 from console.commandline import output
 from console.commandline.context import CommandContext
+from console.commandline.verbs import add_verb
 
 _HEAD = ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD")
 
 
 def add_to(verbs: Any) -> None:
-    shown = verbs.add_parser("drift", help="what others changed of it in the cluster")
-    shown.add_argument("name")
-    output.add_output(shown)
-    shown.set_defaults(run=drift)
-    healed = verbs.add_parser("heal", help="set what others changed as wanted again")
-    healed.add_argument("name")
+    add_verb(
+        verbs, "drift", drift, "what others changed of it in the cluster", "name", listing=False
+    )
+    healed = add_verb(verbs, "heal", heal, "set what others changed as wanted again", "name")
     healed.add_argument("--workload", default="", help="of which; the workers' if none is named")
-    healed.set_defaults(run=heal)
-    adopted = verbs.add_parser("adopt", help="keep what others changed")
-    adopted.add_argument("name")
+    adopted = add_verb(verbs, "adopt", adopt, "keep what others changed", "name")
     adopted.add_argument("key", help="as drift shows it")
-    adopted.set_defaults(run=adopt)
 
 
 def drift(asked: CommandContext) -> str:

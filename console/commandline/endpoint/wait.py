@@ -16,6 +16,7 @@ from console.client.watch import Watch
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
 from console.commandline.endpoint.endpoints import described, label
+from console.commandline.verbs import add_verb
 from endpoints.choices import Phase
 
 TIMEOUT_S = 600.0
@@ -25,12 +26,10 @@ GONE = "deleted"
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("wait", help="until the endpoint is in a phase, or deleted")
-    parser.add_argument("name")
+    parser = add_verb(verbs, "wait", wait, "until the endpoint is in a phase, or deleted", "name")
     wanted = [*(str(phase) for phase in Phase), GONE]
     parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
     _add_timeout(parser)
-    parser.set_defaults(run=wait)
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:

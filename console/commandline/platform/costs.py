@@ -6,6 +6,7 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
+from console.commandline.verbs import add_verb
 
 # A selection; -o json has all columns.
 _COLUMNS = (
@@ -15,14 +16,13 @@ _COLUMNS = (
 
 
 def add_to(rooms: Any) -> None:
-    parser = rooms.add_parser("cost", help="what endpoints cost, and what their caches saved")
+    parser = add_verb(rooms, "cost", costs, "what endpoints cost, and what their caches saved")
     parser.add_argument("--range", default="", help="such as 1h, 1d, 7d")
     parser.add_argument("--month", default="", help="such as 2026-11: the report of that month")
     parser.add_argument(
         "--by", default="endpoint", help="of a month: endpoint, team, model, machine or tag:KEY"
     )
     output.add_output(parser)
-    parser.set_defaults(run=costs)
 
 
 _SUMS = (

@@ -12,6 +12,7 @@ from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, CommandContext, CommandError, CommandResult
+from console.commandline.verbs import add_group, add_verb
 
 AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
 _HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")
@@ -40,31 +41,22 @@ _FILES = {
 
 def add_to(rooms: Any) -> None:
     text = "where numbers of endpoints are kept"
-    verbs = rooms.add_parser("metrics-source", help=text).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
+    verbs = add_group(rooms, "metrics-source", text)
+    add_verb(verbs, "list", listed, "every source beside the console's own", listing=True)
+    add_verb(
+        verbs,
+        "get",
+        get,
+        "a source, and what it had when it was last tested",
+        "name",
+        listing=False,
     )
-    shown = verbs.add_parser("list", help="every source beside the console's own")
-    output.add_output(shown, names=True)
-    shown.set_defaults(run=listed)
-    one = verbs.add_parser("get", help="a source, and what it had when it was last tested")
-    one.add_argument("name")
-    output.add_output(one)
-    one.set_defaults(run=get)
-    adding = verbs.add_parser("add", help="let the console ask a Prometheus")
-    adding.add_argument("name")
+    adding = add_verb(verbs, "add", add, "let the console ask a Prometheus", "name")
     _add_facts(adding)
-    adding.set_defaults(run=add)
-    changing = verbs.add_parser("update", help="what is left out stays as it is")
-    changing.add_argument("name")
+    changing = add_verb(verbs, "update", update, "what is left out stays as it is", "name")
     _add_facts(changing)
-    changing.set_defaults(run=update)
-    testing = verbs.add_parser("test", help="ask a source now what it has")
-    testing.add_argument("name")
-    output.add_output(testing)
-    testing.set_defaults(run=test)
-    removing = verbs.add_parser("remove", help="forget a source and its secrets")
-    removing.add_argument("name")
-    removing.set_defaults(run=remove)
+    add_verb(verbs, "test", test, "ask a source now what it has", "name", listing=False)
+    add_verb(verbs, "remove", remove, "forget a source and its secrets", "name")
 
 
 def _add_facts(parser: Any) -> None:
