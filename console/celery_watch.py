@@ -93,8 +93,6 @@ class WorkerWatch:
 
 
 class BeatWatch:
-    """Progress of the beat loop."""
-
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._ticked_at = clock()

@@ -16,7 +16,6 @@ class Alerts(ResourceClient):
     path = "alert-rules/"
 
     def active(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Yield firing and pending alerts."""
         return self.http.pages("alerts/", filters)
 
     def rules(self, endpoint: str = "") -> Iterator[dict[str, Any]]:
@@ -81,7 +80,6 @@ class Silences(ResourceClient):
         return cast(dict[str, Any], self.http.send("POST", self.path, facts, once=True).body)
 
     def change(self, silence: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Change fields; omitted ones are kept."""
         return cast(dict[str, Any], self.http.send("PATCH", self._at(silence), facts).body)
 
     def expire(self, silence: str) -> None:
@@ -110,7 +108,6 @@ class Grafana(ResourceClient):
         return cast(Iterator[documents.GrafanaDashboard], self.http.pages(self.path))
 
     def get(self, uid: str) -> dict[str, Any]:
-        """Return the dashboard JSON for import into Grafana."""
         return cast(dict[str, Any], self.http.get(self._at(uid)))
 
     def export(self, *, recorded: bool = False) -> tuple[documents.ExportedFile, ...]:

@@ -17,8 +17,6 @@ Drifts = list[documents.Drift]
 
 
 class ResourceClient:
-    """Operations under one path."""
-
     path = ""
 
     def __init__(self, http: Http) -> None:
@@ -104,7 +102,6 @@ class Endpoints(ResourceClient):
         return cast(dict[str, Any], answer.body)
 
     def export(self, name: str) -> str:
-        """Return the YAML of an InferenceEndpointConfig."""
         return self.http.text(self._at(name, "export"))
 
     def exported(self, name: str) -> dict[str, Any]:
@@ -147,7 +144,6 @@ class Endpoints(ResourceClient):
         return cast(documents.NewKey, answer.body)
 
     def usage(self, name: str, days: int | None = None) -> dict[str, Any]:
-        """Return the usage of each key."""
         return cast(dict[str, Any], self.http.get(self._at(name, "usage"), {"days": days}))
 
     def revoke_key(self, name: str, key_id: str) -> None:

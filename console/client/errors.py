@@ -28,8 +28,7 @@ class Problem:
         return f"{place}{value}{self.detail} {self.remedy}".rstrip()
 
 
-class EmberlineError(Exception):
-    """Base class of the client's errors."""
+class EmberlineError(Exception): ...
 
 
 class Unreachable(EmberlineError):

@@ -61,7 +61,6 @@ class Teams(ResourceClient):
         return self.http.pages(self._at(slug, "members"))
 
     def set_member(self, slug: str, username: str, role: str) -> Row:
-        """Add a member, or change the role."""
         path = self._at(slug, "members", username)
         return cast(Row, self.http.send("PUT", path, {"role": role}).body)
 

@@ -35,8 +35,6 @@ def of(error: client.EmberlineError) -> int:
 
 
 class CommandOutput(Protocol):
-    """The file methods used by verbs."""
-
     def write(self, text: str, /) -> Any: ...
 
     def flush(self) -> Any: ...
@@ -91,7 +89,6 @@ class CommandContext:
 
     @property
     def client(self) -> Client:
-        """Connect on first use."""
         if self._client is None:
             self._client = self.connect()
         return self._client

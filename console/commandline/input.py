@@ -30,7 +30,6 @@ def text(path: str) -> str:
 
 
 def document(path: str) -> dict[str, Any]:
-    """Read one object from a JSON or YAML file."""
     try:
         data = yaml_reader.read(text(path))
     except YamlError as error:

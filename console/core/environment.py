@@ -249,7 +249,6 @@ def retention(env: Mapping[str, str]) -> Retention:
 
 
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
-    """Return the configuration; raise `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
     broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
     broker = _certified(broker) or "redis://127.0.0.1:6379/0"

@@ -15,8 +15,7 @@ from typing import Any
 import httpx
 
 
-class TooLargeError(httpx.RequestError):
-    """The response exceeds `max_bytes`."""
+class TooLargeError(httpx.RequestError): ...
 
 
 def fetch(

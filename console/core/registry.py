@@ -12,8 +12,6 @@ Check = Callable[[], Mapping[str, Sequence[str]]]
 
 
 class OwnerRegistry:
-    """The checks for one kind of object."""
-
     def __init__(self) -> None:
         self._checks: list[Check] = []
 

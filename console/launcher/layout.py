@@ -19,8 +19,6 @@ MODEL_NAME = "smollm2-135m-instruct"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Folders and files under `var/` (or EMBERLINE_VAR)."""
-
     var: Path
 
     @property

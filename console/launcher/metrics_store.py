@@ -99,7 +99,6 @@ def last_failure(log: Path) -> str:
 
 
 def _unreadable(failure: str, data: Path) -> list[Path]:
-    """Return the existing files named by the failure."""
     if not failure or _MACHINE.search(failure):
         return []
     named: Sequence[str] = _BLOCK.findall(failure)
@@ -111,7 +110,6 @@ def _unreadable(failure: str, data: Path) -> list[Path]:
 
 
 def _period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str, str]:
-    """Return start and end of the lost metrics."""
     names = {path.name for path in unreadable}
     times = [_times(path) for path in unreadable if path.name not in _HEAD]
     if times:

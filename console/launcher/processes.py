@@ -113,7 +113,6 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
 
 
 def programs(layout: Layout, services: Services) -> list[Program]:
-    """Return the programs in start order."""
     python = sys.executable
     shared = environment(layout, services)
     found = []

@@ -21,8 +21,6 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One entry of the process table."""
-
     pid: int
     parent: int
     group: int

@@ -15,8 +15,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Number:
-    """One series of a counter or a gauge."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:

@@ -162,7 +162,6 @@ def _message(first: str, lines: list[_Line], at: int) -> str:
 
 
 def _root(chain: list[_Found]) -> str:
-    """Return the root cause of the last exception."""
     at = len(chain) - 1
     while at > 0 and chain[at].caused:
         at -= 1

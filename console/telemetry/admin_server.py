@@ -61,7 +61,6 @@ class AdminServer:
 
 
 def start(address: str, subject: Subject) -> AdminServer | None:
-    """Return None without an address."""
     if not address:
         return None
     server = AdminServer(address, subject)

@@ -77,7 +77,6 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
 
 
 def _own(registry: Registry) -> None:
-    """Add the standard process metrics."""
     cpu = _process.cpu_times()
     seconds = registry.counter("process_cpu_seconds_total", "CPU time, user and system.")
     seconds.set(cpu.user + cpu.system)

@@ -195,7 +195,6 @@ def _shown(asked: CommandContext, endpoint: Any, text: str) -> str:
 
 
 def _would(asked: CommandContext, answer: Any) -> str:
-    """Format the result of a dry run."""
     form = asked.options["output"]
     if form in (output.JSON, output.YAML):
         return output.written(answer, form)

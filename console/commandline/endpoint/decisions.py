@@ -79,7 +79,6 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
 
 
 def _moment(epoch: Any) -> str:
-    """Format epoch seconds."""
     if not isinstance(epoch, (int, float)):
         return str(epoch or "")
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")

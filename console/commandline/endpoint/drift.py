@@ -24,7 +24,6 @@ def add_to(verbs: Any) -> None:
 
 
 def drift(asked: CommandContext) -> str:
-    """Print the drift found by the last observation."""
     found = asked.client.endpoints.drift(asked.name)
     none = f"Nothing of {asked.name} differs from what is wanted."
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)

@@ -95,8 +95,6 @@ def _healed(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint
 
 @dataclass(slots=True)
 class _Seen:
-    """Prints each changed step once."""
-
     asked: CommandContext
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)

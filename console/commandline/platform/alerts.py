@@ -157,7 +157,6 @@ def _verdict(head: str, one: dict[str, Any]) -> str:
 
 
 def _unknown(found: dict[str, Any]) -> list[str]:
-    """List the fields missing from the result."""
     told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
     if found["unsure"]:
         told.append(f"{found['unsure']} times more it held too briefly to tell.")

@@ -26,8 +26,6 @@ class ProbeTarget:
 
 
 class _Asking:
-    """One request in flight."""
-
     def __init__(self, target: ProbeTarget) -> None:
         self.target = target
         self.deadline = time.monotonic() + target.timeout_s

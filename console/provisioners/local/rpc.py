@@ -20,8 +20,6 @@ REMEDY = "Start it with `make up`."
 
 
 class ProcessState(IntEnum):
-    """Values of supervisor.states.ProcessStates."""
-
     STOPPED = 0
     STARTING = 10
     RUNNING = 20
@@ -37,8 +35,6 @@ AT_REST = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FAT
 
 
 class _Fault(IntEnum):
-    """The values of supervisor.xmlrpc.Faults used here."""
-
     SHUTDOWN_STATE = 6
     BAD_NAME = 10
     NOT_RUNNING = 70

@@ -21,8 +21,6 @@ from console.provisioners.base import TemporaryError
 
 
 class Goal(StrEnum):
-    """Operation in progress on a replica."""
-
     RUN = "run"
     REPLACE = "replace"  # being stopped; the next apply starts the new spec
     REMOVE = "remove"  # being stopped, then removed
@@ -94,7 +92,6 @@ def save(var: Path, workload: Workload) -> None:
 
 
 def ports_in_use(var: Path) -> set[int]:
-    """Return the ports remembered by all workloads."""
     found: set[int] = set()
     if not workloads_dir(var).is_dir():
         return found

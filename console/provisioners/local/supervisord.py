@@ -20,8 +20,7 @@ START_SECS = 10
 START_RETRIES = 1_000_000
 
 
-class UnsafeValueError(ValueError):
-    """A value that supervisord's file format cannot represent."""
+class UnsafeValueError(ValueError): ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,6 @@ _CHUNK = 64 * 1024
 
 
 class Access(Protocol):
-    """The cluster access used by the client."""
-
     @property
     def deadline_s(self) -> float: ...
 
@@ -41,8 +39,6 @@ class Access(Protocol):
 
 
 class KubernetesClient:
-    """Client for one namespace."""
-
     def __init__(self, access: Access, namespace: str) -> None:
         self.namespace = namespace
         self._access = access

@@ -18,8 +18,6 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 @dataclass(frozen=True, slots=True, order=True)
 class OwnedItem:
-    """An object of the workload, namespaced or cluster-wide."""
-
     api_version: str
     kind: str
     name: str

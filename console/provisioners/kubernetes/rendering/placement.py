@@ -17,7 +17,6 @@ _SPREAD_OVER = ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
 
 
 def placement(spec: WorkloadSpec) -> dict[str, Any]:
-    """Return the scheduling fields of the pod spec."""
     pod = pod_of(spec)
     out: dict[str, Any] = {}
     affinity = _node_affinity(spec)

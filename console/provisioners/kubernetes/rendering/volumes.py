@@ -39,7 +39,6 @@ def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """Return the mounts of the main container."""
     pod = pod_of(spec)
     out: list[dict[str, Any]] = [
         {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}

@@ -29,8 +29,6 @@ _SLACK_S = 60
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """Record read from an existing anchor."""
-
     uid: str = ""
     version: str = ""
     ending: bool = False
@@ -99,7 +97,6 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
 
 
 def begun(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -> Json:
-    """Return the anchor written first: it owns existing and future objects."""
     body = _with(anchor, {"inventory": _items(items), "digest": ""})
     if kept is None:
         return body
@@ -140,12 +137,10 @@ def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
 
 
 def holding(anchor: Json, items: Iterable[OwnedItem]) -> Json:
-    """Return the anchor owning these items."""
     return _with(anchor, {"inventory": _items(items)})
 
 
 def same(kept: AnchorRecord) -> Json:
-    """Return the anchor unchanged, ready to be written again."""
     found = kept.found
     body = {key: found[key] for key in ("apiVersion", "kind", "data")}
     names = ("name", "namespace", "labels", "annotations", "ownerReferences")

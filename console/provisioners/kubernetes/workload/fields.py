@@ -27,7 +27,6 @@ class Manager:
 
 
 def managers(found: Mapping[str, Any]) -> list[Manager]:
-    """Return field managers, most recent first."""
     entries = (found.get("metadata") or {}).get("managedFields") or []
     all_of_them = [
         Manager(str(entry.get("manager", "")), epoch(entry.get("time")), entry["fieldsV1"])
@@ -46,7 +45,6 @@ def applied_by(found: Mapping[str, Any], name: str) -> Fields:
 
 
 def union(fields: Iterator[Fields] | list[Fields]) -> Json:
-    """Return the union of all owned fields."""
     out: Json = {}
     for one in fields:
         for key, below in one.items():

@@ -88,8 +88,6 @@ _CAUSE_KEPT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class WorkloadObservation:
-    """All objects read in one observation."""
-
     name: str
     kept: AnchorRecord
     kind: ObjectKind | None
@@ -147,7 +145,6 @@ def recent(client: KubernetesClient, name: str, kept: AnchorRecord) -> tuple[Clu
 
 
 def compare(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
-    """Compare every applied object with the existing one."""
     wanted = {object_name(body): body for body in kept.objects}
     there: dict[str, Json] = {}
     for kind in {kinds.of(body) for body in kept.objects}:

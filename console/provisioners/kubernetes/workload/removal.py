@@ -71,7 +71,6 @@ def ours(found: Json, name: str) -> bool:
 
 
 def summary(rest: Iterable[tuple[ObjectKind, Json]]) -> str:
-    """Summarize the remaining objects for messages."""
     names = sorted(f"{kind.kind}/{body['metadata']['name']}" for kind, body in rest)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"Left: {', '.join(names[:5])}{more}." if names else ""
