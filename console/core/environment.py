@@ -28,6 +28,8 @@ LOG_FORMATS = ("line", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
+SECURITY = ("starttls", "tls", "none")
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class SettingError(ValueError):
@@ -353,10 +355,6 @@ def _given(env: Mapping[str, str], name: str) -> Path | None:
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
     given = env.get(name, "").strip()
     return Path(given).expanduser().absolute() if given else default
-
-
-SECURITY = ("starttls", "tls", "none")
-_PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,12 @@ _NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER")
 _VERSION = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
 
 Failed = Callable[[str], None]
+# Content types that browsers send to another origin without a preflight request.
+_FORM_TYPES: Final = frozenset(
+    {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
+)
+_HEALTH: Final = ("/healthz", "/readyz")  # accessible under any host name, without a secret
+Header = Callable[[str], str | None]  # returns a header's value by its lower-case name
 
 
 def handshake_reason(error: ssl.SSLError) -> str:
@@ -68,14 +74,6 @@ class ServerContext(ssl.SSLContext):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         return context
-
-
-# Content types that browsers send to another origin without a preflight request.
-_FORM_TYPES: Final = frozenset(
-    {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
-)
-_HEALTH: Final = ("/healthz", "/readyz")  # accessible under any host name, without a secret
-Header = Callable[[str], str | None]  # returns a header's value by its lower-case name
 
 
 def is_loopback(host: str) -> bool:

@@ -12,6 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LINE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$", re.ASCII)
+_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_ESCAPE = re.compile(r'\\([\\n"])')
+_MEANS = {"n": "\n", "\\": "\\", '"': '"'}
 
 
 class Number:
@@ -128,12 +132,6 @@ def _number(value: float) -> str:
         mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
         return f"{mantissa}e+{dot - 1:02d}"
     return text
-
-
-_LINE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$", re.ASCII)
-_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
-_ESCAPE = re.compile(r'\\([\\n"])')
-_MEANS = {"n": "\n", "\\": "\\", '"': '"'}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from console.provisioners.pods import Around, Pod
 
+PORT_TAKEN = "PortTaken"
+"""Reason of a replica whose fixed port another process holds."""
+
 
 class ProvisionError(Exception):
     """Failure of a provisioner verb. `reason` is a stable CamelCase code for users and alerts."""
@@ -155,10 +158,6 @@ class Ref:
 
     provisioner: str
     name: str
-
-
-PORT_TAKEN = "PortTaken"
-"""Reason of a replica whose fixed port another process holds."""
 
 
 class ReplicaState(StrEnum):

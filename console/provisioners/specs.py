@@ -16,6 +16,10 @@ from console.core.confined_files import FileRefused
 from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 
 _PLACEHOLDER = re.compile(r"\{(host|dir|replica|(?:port|channel):[A-Za-z0-9_-]+)\}")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Reserved for the provisioner's files beside those of the spec.
+RESERVED_FOLDER = ".emberline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,6 @@ class ReplicaFacts:
             message = f"The spec names {kind} {wanted!r}; it has: {known}."
             raise PermanentError("UnknownPort", message)
         return str(values[wanted])
-
-
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Reserved for the provisioner's files beside those of the spec.
-RESERVED_FOLDER = ".emberline"
 
 
 def check_ref(ref: Ref, provisioner: str) -> None:

@@ -64,7 +64,7 @@ def test_refusals_keep_their_words(local: Client) -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
 def test_no_request_of_others_passes_for_it(value: Any) -> None:
-    """Neither a header in any spelling, nor the right key with a value other than the proof object."""
+    """Neither a header in any spelling, nor the right key with another value than the proof."""
     names = (PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
     for name in names:
         assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401

@@ -12,43 +12,6 @@ from console.commandline.verbs import add_group, add_verb
 
 _ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
 _CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
-
-
-def add_clusters_to(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "clusters",
-        list_clusters,
-        "where rules and receivers are kept as objects",
-        listing=True,
-    )
-    said = add_verb(verbs, "keep", keep, "what of them is kept in a cluster")
-    said.add_argument("name", metavar="CLUSTER")
-    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_CLUSTER_FIELDS)
-
-
-def list_clusters(asked: CommandContext) -> str:
-    found = asked.client.alerts.clusters()
-    none = "No cluster is known."
-    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
-
-
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
-    return (
-        *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
-        *(str(one["corrected"]), one["message"]),
-    )
-
-
-def keep(asked: CommandContext) -> str:
-    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
-    kept = " and ".join(name for name in ("rules", "receivers") if made[name])
-    if not kept:
-        return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
-    return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."
-
-
 _ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
 _RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
 _FIRED = ("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST")
@@ -191,3 +154,38 @@ def as_file(asked: CommandContext) -> str:
     found = asked.client.alerts.file()
     text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
     return text.rstrip()
+
+
+def add_clusters_to(verbs: Any) -> None:
+    add_verb(
+        verbs,
+        "clusters",
+        list_clusters,
+        "where rules and receivers are kept as objects",
+        listing=True,
+    )
+    said = add_verb(verbs, "keep", keep, "what of them is kept in a cluster")
+    said.add_argument("name", metavar="CLUSTER")
+    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_CLUSTER_FIELDS)
+
+
+def list_clusters(asked: CommandContext) -> str:
+    found = asked.client.alerts.clusters()
+    none = "No cluster is known."
+    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
+    return (
+        *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
+        *(str(one["corrected"]), one["message"]),
+    )
+
+
+def keep(asked: CommandContext) -> str:
+    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
+    kept = " and ".join(name for name in ("rules", "receivers") if made[name])
+    if not kept:
+        return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
+    return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."

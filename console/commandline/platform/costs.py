@@ -13,6 +13,10 @@ _COLUMNS = (
     *("endpoint", "usd_hour_now", "cost_usd", "saved_usd", "requests"),
     *("prompt_tokens", "generated_tokens", "usd_per_million_tokens", "why"),
 )
+_SUMS = (
+    *("workers_usd", "idle_usd", "tier_usd", "total_usd", "saved_usd"),
+    *("requests", "prompt", "cached", "generated"),
+)
 
 
 def add_to(rooms: Any) -> None:
@@ -23,12 +27,6 @@ def add_to(rooms: Any) -> None:
         "--by", default="endpoint", help="of a month: endpoint, team, model, machine or tag:KEY"
     )
     output.add_output(parser)
-
-
-_SUMS = (
-    *("workers_usd", "idle_usd", "tier_usd", "total_usd", "saved_usd"),
-    *("requests", "prompt", "cached", "generated"),
-)
 
 
 def month(asked: CommandContext) -> str:

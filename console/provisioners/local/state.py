@@ -19,16 +19,18 @@ from pathlib import Path
 from console.processkit.files import make_private_dir, write_private
 from console.provisioners.base import TemporaryError
 
+# The router port, which is published to callers. Other addresses are re-read from here by their
+# users, so a replica whose port is taken by another process gets a new one.
+_FIXED_PORTS = {"router": ("http",)}
+_FILES = 64
+_WAIT_S = 10.0
+_POLL_S = 0.01
+
 
 class Goal(StrEnum):
     RUN = "run"
     REPLACE = "replace"  # being stopped; the next apply starts the new spec
     REMOVE = "remove"  # being stopped, then removed
-
-
-# The router port, which is published to callers. Other addresses are re-read from here by their
-# users, so a replica whose port is taken by another process gets a new one.
-_FIXED_PORTS = {"router": ("http",)}
 
 
 @dataclass(slots=True)
@@ -105,11 +107,6 @@ def ports_in_use(var: Path) -> set[int]:
 
 def _path(var: Path, name: str) -> Path:
     return workload_dir(var, name) / "state.json"
-
-
-_FILES = 64
-_WAIT_S = 10.0
-_POLL_S = 0.01
 
 
 @contextmanager

@@ -30,6 +30,15 @@ _LONGEST_STABLE = _LONGEST_LABEL - 11
 # Services are named after the workload plus a suffix of up to seven characters (-public).
 _LONGEST = _LONGEST_LABEL - 7
 _CONTAINERS = {"cache-node": "cache"}
+FILES_DIR = "/emberline/files"
+"""Value of `{dir}`: the read-only folder with a replica's files."""
+REPLICA_VARIABLE = "EMBERLINE_REPLICA"
+_PORTS = {
+    "worker": {"http": 8000},
+    "router": {"http": 8080, "admin": 9090},
+    "cache-node": {"resp": 6400, "admin": 9091},
+}
+_CHANNELS = {"kv-events": 5557, "kv-replay": 5558}
 
 
 def check_names(spec: WorkloadSpec) -> None:
@@ -119,18 +128,6 @@ def made(
     if notes:
         metadata["annotations"] = notes
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
-
-
-FILES_DIR = "/emberline/files"
-"""Value of `{dir}`: the read-only folder with a replica's files."""
-REPLICA_VARIABLE = "EMBERLINE_REPLICA"
-
-_PORTS = {
-    "worker": {"http": 8000},
-    "router": {"http": 8080, "admin": 9090},
-    "cache-node": {"resp": 6400, "admin": 9091},
-}
-_CHANNELS = {"kv-events": 5557, "kv-replay": 5558}
 
 
 def numbers(spec: WorkloadSpec) -> dict[str, int]:

@@ -41,6 +41,14 @@ from console.provisioners.kubernetes.workload.observation_cache import MEMORY, R
 _MOST = 50
 # ReplicaSet hashes have no vowels, so no word matches; pods add five more characters.
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+Json = dict[str, Any]
+CHECK_EVERY_S = 30.0
+_EVENTS_AGAIN_S = 2.0
+_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
+_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
+_GAVE_UP = "ProgressDeadlineExceeded"
+_CAUSE_KEPT_S = 600.0
+"""Cache lifetime (s) of crash causes: the log of an ended process is immutable."""
 
 
 def of_workload(found: Iterable[Json], name: str, items: Iterable[OwnedItem]) -> list[ClusterEvent]:
@@ -73,17 +81,6 @@ def _event(event: Json, subject: str) -> ClusterEvent:
         first_at=first or last,
         last_at=last,
     )
-
-
-Json = dict[str, Any]
-
-CHECK_EVERY_S = 30.0
-_EVENTS_AGAIN_S = 2.0
-_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
-_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
-_GAVE_UP = "ProgressDeadlineExceeded"
-_CAUSE_KEPT_S = 600.0
-"""Cache lifetime (s) of crash causes: the log of an ended process is immutable."""
 
 
 @dataclass(frozen=True, slots=True)
