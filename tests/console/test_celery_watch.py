@@ -130,7 +130,7 @@ def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.Monk
         signal = SimpleNamespace(connect=lambda found, weak, kept=kept: kept.append(found))
         monkeypatch.setattr(signals, name, signal)
     monkeypatch.setattr(
-        celery_watch.admin,
+        celery_watch.admin_server,
         "start",
         lambda address, subject: opened.append((address, subject.program)),
     )

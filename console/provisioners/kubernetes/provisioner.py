@@ -91,7 +91,7 @@ class KubernetesProvisioner:
         """Release these fields from the next apply on."""
         kept = self._kept(ref)
         if kept is None:
-            raise PermanentError("NothingThere", f"There is no workload {ref.name!r}.")
+            raise PermanentError("NothingThere", f"Workload {ref.name!r} does not exist.")
         changed = anchor_record.changed(kept, left=kept.left | frozenset(paths))
         self._client.apply(changed, force=True)
         MEMORY.forget(self._key(ref.name))

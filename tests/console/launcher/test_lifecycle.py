@@ -250,7 +250,7 @@ def test_workers_are_real_where_vllm_can_be_had(
             raise StepFailed("no room on this disk")
 
     monkeypatch.setenv("WORKERS", "vllm")
-    monkeypatch.setattr(lifecycle.vllm_env, "prepare", prepare)
+    monkeypatch.setattr(lifecycle.vllm_environment, "prepare", prepare)
     assert lifecycle._workers(layout) == ("vllm" if possible else "simulated")
     assert prepared == [layout]
     told = capsys.readouterr().out

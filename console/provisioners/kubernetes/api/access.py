@@ -162,7 +162,7 @@ def _tls(configuration: Any, ca_pem: str = "") -> ssl.SSLContext:
             tls.load_cert_chain(configuration.cert_file, configuration.key_file, _no_password)
     except (ssl.SSLError, OSError) as error:
         text = f"The certificates of the cluster cannot be read ({type(error).__name__})."
-        raise PermanentError("KubeconfigRefused", f"{text} Paste the file anew.") from None
+        raise PermanentError("KubeconfigRefused", f"{text} Paste the file again.") from None
     # Newer Pythons reject CAs without a key identifier, which many clusters have; kubectl accepts
     # them.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -65,8 +65,8 @@ def unreachable(asked: ApiRequest, why: str) -> ProvisionError:
 def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
     return PermanentError(
         "ClusterUntrusted",
-        f"The cluster was not asked to {asked}, for its certificate is not the one that was "
-        f"given for it: {_short(why)}. Give the cluster's own CA.",
+        f"The request to {asked} was not sent: the cluster's certificate does not match the CA "
+        f"configured for it: {_short(why)}. Configure the cluster's own CA.",
     )
 
 
@@ -79,8 +79,8 @@ def refused(
     if status == 401:
         return PermanentError(
             "ClusterRefused",
-            f"The cluster does not accept the credentials (asked to {asked}). They may have "
-            "expired: give new ones.",
+            f"The cluster rejected the credentials (request to {asked}). They may have "
+            "expired: configure new ones.",
         )
     if status == 403:
         return _forbidden(message, said, asked)
@@ -93,7 +93,7 @@ def refused(
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
             "ClusterBusy",
-            f"The cluster could not {asked} now: {message}.",
+            f"The cluster failed to {asked}: {message}.",
             delay_s=min(max(retry_after_s, 2.0), 60.0),
         )
     return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
@@ -111,7 +111,7 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> Prov
     if "NamespaceTerminating" in causes or "because it is being terminated" in message:
         return TemporaryError(
             "NamespaceEnding",
-            f"Namespace {asked.namespace} is being deleted: nothing can be made in it.",
+            f"Namespace {asked.namespace} is being deleted, so no object can be created in it.",
             delay_s=15.0,
         )
     if "admission webhook" in message or "violates PodSecurity" in message:
@@ -121,9 +121,9 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> Prov
     role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
     return PermanentError(
         "ClusterRefused",
-        f"The cluster does not let us {asked}. Grant it by {role}: "
+        f"The cluster denies permission to {asked}. Grant it with {role}: "
         f'apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
-        f'verbs ["{asked.verb}"]. It said: {message}.',
+        f'verbs ["{asked.verb}"]. Response: {message}.',
     )
 
 
@@ -133,14 +133,14 @@ def _missing(said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
     if kind == "namespaces":
         return PermanentError(
             "NamespaceMissing",
-            f"The cluster has no namespace {asked.namespace!r}. Make it (kubectl create "
+            f"The cluster has no namespace {asked.namespace!r}. Create it (kubectl create "
             f"namespace {asked.namespace}), or name another one.",
         )
     known = CAPABILITIES.get(asked.kind.capability)
     remedy = known.remedy if known else "Use a cluster which has it."
     return PermanentError(
         "MissingCapability",
-        f"The cluster knows no {asked.kind.resource} of {asked.kind.api_version} (asked to "
+        f"The cluster does not serve {asked.kind.resource} of {asked.kind.api_version} (request to "
         f"{asked}). {remedy}",
     )
 

@@ -99,7 +99,7 @@ def of(body: Mapping[str, Any]) -> ObjectKind:
     """Return the kind of an object to be applied."""
     named = (str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if named not in _BY_NAME:
-        raise PermanentError("UnknownKind", f"No workload may have a {named[1]} of {named[0]}.")
+        raise PermanentError("UnknownKind", f"Workloads cannot contain a {named[1]} of {named[0]}.")
     return _BY_NAME[named]
 
 

@@ -187,7 +187,7 @@ def _refuse_foreign(where: str, kind: str, facts: Mapping[str, Any]) -> None:
     for key in _FILES[kind]:
         if facts.get(key) and not facts.get(_INLINE[key]):
             text = f"{key} names a file, which is not here."
-            remedy = "Put its content in, as kubectl config view --minify --flatten does."
+            remedy = "Inline its content: kubectl config view --minify --flatten."
             raise KubeconfigError(f"{where}.{key}", text, remedy)
 
 
@@ -197,7 +197,7 @@ def _server(cluster: Mapping[str, Any]) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise KubeconfigError("server", "The server is not a URL.", "Write https://HOST:PORT.")
     if parts.scheme == "http" and not _loopback(parts.hostname):
-        text = "The server is asked without TLS, so its credentials could be read on the way."
+        text = "A server URL without TLS would expose the credentials in clear text."
         raise KubeconfigError("server", text, "Write https://HOST:PORT.")
     return server
 

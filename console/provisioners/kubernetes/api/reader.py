@@ -114,8 +114,8 @@ class Reader:
             remedy = "Put the cluster's certificate-authority-data into the kubeconfig."
             raise PermanentError("ClusterUntrusted", f"{text} {remedy}") from None
         except (HTTPError, OSError) as error:
-            text = f"The API server does not answer: {_short(error)}."
-            remedy = "Emberline asks again by itself; endpoints go on serving meanwhile."
+            text = f"The API server is unreachable: {_short(error)}."
+            remedy = "Emberline retries automatically; endpoints keep serving."
             raise TemporaryError("ClusterUnreachable", f"{text} {remedy}") from None
 
     def _whole(self, reply: Any) -> bytes:

@@ -80,10 +80,10 @@ class ClusterSurvey:
                 text = "It does not answer as a Kubernetes API server does"
                 raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
             if error.refused:
-                text = f"The cluster does not let us ask for {path}: {error}."
-                remedy = "Bind us to the ClusterRole system:discovery, as clusters do by default."
+                text = f"The cluster denies discovery of {path}: {error}."
+                remedy = "Bind this user to the ClusterRole system:discovery (the usual default)."
                 raise PermanentError("ClusterRefused", f"{text} {remedy}") from None
-            text = f"The cluster could not say {path} now: {error}."
+            text = f"The cluster failed to return {path}: {error}."
             raise TemporaryError("ClusterBusy", text) from None
 
     def _list(self, path: str, lost: str, **query: str) -> list[dict[str, Any]] | None:

@@ -43,7 +43,7 @@ _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
 def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     if not spec.image:
         raise PermanentError(
-            "NoImage", f"Workload {spec.name!r} has no image, and a pod cannot run without one."
+            "NoImage", f"Workload {spec.name!r} has no image, which a pod requires."
         )
     pod = pod_of(spec)
     filling, variables = facts(spec), _variables(spec)

@@ -49,7 +49,7 @@ def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict
         if "{replica}" in file.content:
             raise PermanentError(
                 "BadSpec",
-                f"File {file.path!r} of {spec.name!r} differs by replica, and on Kubernetes all "
+                f"File {file.path!r} of {spec.name!r} differs by replica, but on Kubernetes all "
                 f"replicas read the same file: pass {{replica}} as an argument or a variable.",
             )
         (secret if file.secret else plain)[file.path] = filling.fill(file.content)
@@ -106,6 +106,6 @@ def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:
     if name not in read:
         raise PermanentError(
             "MissingSecret",
-            f"The secret {name!r} of {spec.name!r} was not read: is its file there?",
+            f"The secret {name!r} of {spec.name!r} was not read. Check that its file exists.",
         )
     return read[name]

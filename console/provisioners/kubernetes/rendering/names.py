@@ -46,7 +46,7 @@ def check_names(spec: WorkloadSpec) -> None:
     if len(spec.name) > longest or not spec.name[0].isalpha():
         raise PermanentError(
             "BadName",
-            f"Workload {spec.name!r} cannot be named so on Kubernetes: begin with a letter and "
+            f"Workload {spec.name!r} has an invalid name for Kubernetes: begin with a letter and "
             f"use at most {longest} characters (it has {len(spec.name)}).",
         )
     for what, value in (("owner", owner_label(spec.owner)), ("role", spec.role)):

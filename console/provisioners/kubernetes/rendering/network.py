@@ -48,7 +48,7 @@ def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
         if name not in known:
             raise PermanentError(
                 "UnknownPort",
-                f"{spec.name!r} opens port {name!r}; it has: {', '.join(known) or 'none'}.",
+                f"{spec.name!r} opens unknown port {name!r}; known: {', '.join(known) or 'none'}.",
             )
         shared.setdefault(peers, []).append(known[name])
     return [

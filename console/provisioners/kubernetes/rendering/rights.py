@@ -54,6 +54,6 @@ def _check(spec: WorkloadSpec, target: RenderingTarget, service: str) -> None:
     if namespace not in ("", target.namespace):
         raise PermanentError(
             "BadSpec",
-            f"{spec.name!r} follows Service {service!r}, and may only be given rights in its own "
+            f"{spec.name!r} follows Service {service!r}, but can get rights only in its own "
             f"namespace {target.namespace!r}.",
         )

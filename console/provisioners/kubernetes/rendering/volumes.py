@@ -61,7 +61,7 @@ def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     if pod.disks and not pod.stable:
         raise PermanentError(
             "BadSpec",
-            f"Replicas of {spec.name!r} have disks of their own, which only stable replicas keep: "
+            f"Replicas of {spec.name!r} have a disk each, which requires stable replicas: "
             f"make the pod stable, or use a volume.",
         )
     out += [{"name": disk.name, "mountPath": disk.path} for disk in pod.disks]
@@ -176,6 +176,6 @@ def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:
             raise PermanentError(
                 "BadSpec",
                 f"Volume {mount['name']!r} of {spec.name!r} cannot be mounted at {path!r}: "
-                f"something is there already. Choose another path.",
+                f"the path is in use. Choose another one.",
             )
         seen.add(path)
