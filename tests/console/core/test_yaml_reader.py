@@ -20,9 +20,9 @@ from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import BY_PATH
 from routing.engine.config import ConfigError, source
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGES = ("console", "endpoints", "routing", "cachetier", "dashboards", "bench", "deploy")
-READER = ROOT / "console" / "yaml_reader.py"
+READER = ROOT / "console" / "core" / "yaml_reader.py"
 LOADERS = ("load", "compose", "parse", "scan")
 
 
