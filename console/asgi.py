@@ -1,4 +1,4 @@
-"""The ASGI application which uvicorn serves: `uvicorn console.asgi:application`."""
+"""ASGI application served by uvicorn: `uvicorn console.asgi:application`."""
 
 from __future__ import annotations
 
@@ -23,24 +23,28 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 log = logging.getLogger(__name__)
 
-# whitenoise hands a file over as a plain iterator, which Django reads in a thread: as intended.
+# whitenoise returns a plain iterator, which Django reads in a thread: as intended.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 _held: dict[str, sqlite3.Connection] = {}
 
 
 def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Keep one connection of this process open beside those of requests. SQLite removes its WAL
-    and index with the last connection, and cannot create them again on a full disk: not even reads
-    work then."""
+    """Keep one extra database connection open. SQLite removes its WAL and index with the last
+    connection and cannot recreate them on a full disk, where even reads then fail.
+    """
     name = str(connection.settings_dict["NAME"])
     if connection.vendor != "sqlite" or name in _held:
         return
     try:
         held = sqlite3.connect(name, check_same_thread=False)
         held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the WAL
-    except sqlite3.Error as error:  # tried again with the next connection
-        log.warning("Cannot hold %s open: %s", name, error)
+    except sqlite3.Error as error:  # retried with the next connection
+        log.warning(
+            "Cannot keep a connection to database %s open; reads fail on a full disk: %s",
+            name,
+            error,
+        )
     else:
         _held[name] = held
 
@@ -53,9 +57,9 @@ from console.api.schema import load_extensions  # noqa: E402
 
 application = limited(_django, sender)
 load_extensions()
-check_resolver(get_resolver())  # loads every page's code now, not in the first request
-# What is loaded by now stays for good: the collector need not walk it again and again, a tenth of a
-# second each time, in the middle of somebody's page.
+check_resolver(get_resolver())  # imports every page's code now, not in the first request
+# Objects loaded so far are permanent: exclude them from garbage collection, which would pause
+# requests by a tenth of a second each time.
 gc.collect()
 gc.freeze()
 admin_server.start(settings.EMBERLINE.admin, admin_server.Subject("web"))

@@ -1,7 +1,7 @@
-"""Celery's application and its timetable: `celery -A console.celery_app worker|beat`.
+"""Celery application and beat schedule: `celery -A console.celery_app worker|beat`.
 
-Promises that losing the broker, a message or a worker at any line costs seconds only: messages are
-acknowledged after the work, and the sweeps come round regardless. Holds no task of its own.
+Losing the broker, a message or a worker delays work by seconds only: messages are acknowledged
+after the work, and periodic sweeps find unannounced work.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.conf import settings  # reads the line above
 
 from console import celery_watch
 
-# A sweep finds what no message announced. One that waited longer than its period is stale: the
-# next one does the same work, so it expires rather than pile up behind a busy worker.
+# Sweeps find work without a message. A sweep older than its period expires: the next one does the
+# same work, and expired ones do not pile up behind a busy worker.
 _SWEEP_S = 2.0
 _PRUNE_S = 3600.0
 _LOOK_S = 5.0
@@ -47,12 +47,12 @@ app.conf.update(
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
-    # Nothing waits inside a task; a minute means it hangs. Only a pool of processes can end such a
-    # one: in our pool of threads every step must have a deadline of its own.
+    # No task waits; a minute means that it hangs. Only a process pool can enforce the limit, so in
+    # the thread pool every step needs its own deadline.
     task_soft_time_limit=60,
     task_time_limit=75,
-    # A message whose worker was killed comes back after this many seconds; more than the limit
-    # above, so that no message is handed out while its first receiver still works on it.
+    # Redelivery after the worker was killed (s); longer than the limit above, so that no message is
+    # redelivered while its first receiver still works on it.
     broker_transport_options={"visibility_timeout": 120, "socket_connect_timeout": 2},
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,

@@ -1,8 +1,7 @@
-"""Whether Celery's worker and beat still do their work, seen from inside the process.
+"""Liveness of Celery's worker and beat, observed inside the process.
 
-Promises that a process whose loop or threads hang is told from one whose broker is away: a
-restart helps the first and would only add to the harm of the second. The loops report here by
-Celery's signals; nothing is asked over the broker. Must not know any task.
+Distinguishes a hung loop or hung threads (a restart helps) from an unreachable broker (a restart
+makes it worse). Celery signals report progress; nothing is sent through the broker.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from console.core import counters
 from console.telemetry import admin_server, meters
 
 SILENT_S = 120.0
-"""A worker's loop reports every 2 s, and waits at most 32 s between two tries to connect."""
+"""A worker's loop reports every 2 s, and waits at most 32 s between two connection attempts."""
 TASK_HANGS_S = 300.0
 """Tasks end within a minute; threads cannot be ended from outside."""
 TICK_LATE_S = 60.0
@@ -30,7 +29,7 @@ Clock = Callable[[], float]
 
 
 class WorkerWatch:
-    """One worker's loop and the tasks in its threads."""
+    """Progress of one worker's loop and of the tasks in its threads."""
 
     def __init__(self, broker_answers: Callable[[], bool], clock: Clock = time.monotonic) -> None:
         self._broker_answers = broker_answers
@@ -63,7 +62,7 @@ class WorkerWatch:
             meters.task_ended(name, self._clock() - began)
 
     def alive(self) -> str:
-        """Why a restart would help, "" when it would not."""
+        """Return why a restart would help, "" if it would not."""
         now = self._clock()
         with self._lock:
             hung = sorted(n for n, began in self._running.values() if now - began > TASK_HANGS_S)
@@ -94,15 +93,13 @@ class WorkerWatch:
 
 
 class BeatWatch:
-    """The timetable's loop."""
-
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._ticked_at = clock()
         self._ticked = False
 
     def begin(self) -> None:
-        """Late is counted from here: this module may have been read long before."""
+        """Start the lateness clock now: the module may have been imported long before."""
         self._ticked_at = self._clock()
 
     def ticked(self) -> None:
@@ -122,8 +119,9 @@ beat_watch = BeatWatch()
 
 
 class TickingScheduler(Scheduler):
-    """Celery's in-memory scheduler, which reports each tick. The one with a file would die of a
-    full disk, to keep times that a sweep does not need."""
+    """In-memory scheduler that reports each tick. The default file-based one fails on a full disk,
+    and sweeps need no persisted times.
+    """
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         pause: float = super().tick(*args, **kwargs)
@@ -132,7 +130,7 @@ class TickingScheduler(Scheduler):
 
 
 def install(app: Celery, address: str) -> None:
-    """Watch this process if it turns out to be a worker or beat; `address` is its admin port's."""
+    """Watch this process if it becomes a worker or beat; `address` is its admin port."""
 
     def worker_starts(**_: Any) -> None:
         watch = WorkerWatch(lambda: _broker_answers(app))

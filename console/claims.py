@@ -1,18 +1,15 @@
-"""What is wanted, what is seen, and who may act on it now.
+"""Desired and observed state in the database, and exclusive claims on status rows.
 
-Promises that of any number of processes at most one holds the claim on a row; that a holder who
-lost it (its time ran out) writes nothing more; and that a wish made while somebody holds the claim
-is not forgotten. Knows no endpoint, no router and no cache: only rows.
+At most one process holds the claim on a row. A holder whose claim expired writes nothing more. A
+request made while a claim is held is not lost. Both marks are in the status row and change only by
+conditional UPDATE, so no lock outlives a statement:
 
-Theory of operation. Both marks live in the status row and are only changed by conditional UPDATE,
-so no lock outlives a statement:
+    claim_token, claim_until   the holder, and the expiry of its claim
+    due_at                     when the row is next processed; NULL: only on request
 
-    claim_token, claim_until   whose turn it is, and until when
-    due_at                     when the row next wants attention; NULL means when somebody says so
-
-`claim` sets `due_at` to the same moment as `claim_until`. If the holder dies, the row is therefore
-due again exactly when its claim runs out. If `mark_due` is called meanwhile, the two differ, and
-`release` keeps the earlier wish instead of replacing it by its own.
+`claim` sets `due_at` to `claim_until`, so if the holder dies, the row is due again when the claim
+expires. If `mark_due` is called meanwhile, the two differ, and `release` keeps the earlier time
+instead of overwriting it.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from django.utils import timezone
 
 
 class Desired(models.Model):
-    """What a person asked for. Written by actions only, which count `generation` up."""
+    """User-requested state. Written only by actions, which increment `generation`."""
 
     generation = models.PositiveBigIntegerField(default=1)
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -39,7 +36,7 @@ class Desired(models.Model):
 
 
 class Observed(models.Model):
-    """What is. Written by the reconciler only, through a `Claim`."""
+    """Observed state. Written only by the reconciler, through a `Claim`."""
 
     observed_generation = models.PositiveBigIntegerField(default=0)
     phase = models.CharField(max_length=16, default="Pending")
@@ -57,18 +54,20 @@ class Observed(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to act on one status row, for as long as `claim` gave it."""
+    """Exclusive, expiring right to write one status row."""
 
     model: type[Observed]
     pk: int | str
     token: str
 
     def write(self, **fields: Any) -> bool:
-        """Write the fields if the claim still holds; False (and nothing written) if it is lost."""
+        """Write the fields if the claim is still held; return False (nothing written) if it is
+        lost.
+        """
         return self._update(updated_at=timezone.now(), **fields)
 
     def release(self, due_in_s: float | None = None) -> bool:
-        """Give it back, to be looked at again in `due_in_s` seconds (None: when somebody asks)."""
+        """Release the claim; the row is due again in `due_in_s` seconds (None: on request)."""
         due: Any
         if due_in_s is None:
             due = Case(When(due_at=F("claim_until"), then=Value(None)), default=F("due_at"))
@@ -87,7 +86,7 @@ class Claim:
 
 
 def claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | None:
-    """The claim on the row, or None when another holds it or the row is gone."""
+    """Claim the row; return None if another process holds it or the row is gone."""
     now = timezone.now()
     until = now + timedelta(seconds=ttl_s)
     token = uuid.uuid4().hex
@@ -101,13 +100,13 @@ def claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | No
 
 
 def due(model: type[Observed], now: datetime, limit: int = 100) -> list[Any]:
-    """Keys of the rows that want attention and that nobody holds, the longest waiting first."""
+    """Return the keys of due, unclaimed rows, longest waiting first."""
     rows = model._default_manager.filter(_free(now), due_at__lte=now).order_by("due_at", "pk")
     return list(rows.values_list("pk", flat=True)[:limit])
 
 
 def mark_due(model: type[Observed], pk: int | str) -> None:
-    """Ask for attention now, whoever holds the row; actions call it with every change."""
+    """Make the row due now, claimed or not; actions call it with every change."""
     model._default_manager.filter(pk=pk).update(due_at=timezone.now())
 
 

@@ -1,5 +1,8 @@
-"""The `emberline` script: asks a console far away, or, where none is named, the one of this machine
-in this very process. Loads Django only for the latter."""
+"""The `emberline` script: runs a command against a remote console or, if none is selected, this
+machine's console in this process.
+
+Django is loaded only for the latter.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ _NO_CONSOLE = (
     "'emberline[console]'."
 )
 _OWN = ("login", "logout", "completion")
-"""Rooms which ask no console, or one that is named otherwise."""
+"""Commands without a console, or with one named by an argument."""
 
 
 def main() -> None:
     try:
         code = _run(sys.argv[1:])
-    except BrokenPipeError:  # `emberline endpoint logs demo | head`: its reader has what it wants
+    except BrokenPipeError:  # the reader closed the pipe, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)  # as a shell says of a program which SIGPIPE ended
+        sys.exit(141)  # shell convention for SIGPIPE
     except KeyboardInterrupt:
         code = 130
     if code:

@@ -1,8 +1,8 @@
-"""The REST API in this process, without a listener: how the console's own commands use it.
+"""In-process access to the REST API for the console's own commands.
 
-Promises that what is asked this way goes through every middleware, permission, refusal and line of
-the trail that a request over the network meets, as the console itself ("system"). Nobody else can
-ask as it: the proof is an object of this process, which no header can be. Needs Django set up.
+Requests pass every middleware, permission check and audit entry of a network request, as the user
+"system". Authentication is an object of this process, which no header can supply. Requires Django
+to be set up.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from django.http import HttpResponseBase
 from console.accounts.credentials import PROOF, PROOF_KEY
 from console.client import Client
 
-# An address that is always allowed; https, so that nothing sends it there.
+# Always an allowed host; https prevents a redirect.
 URL = "https://localhost"
 
 
 def client() -> Client:
     with warnings.catch_warnings():
-        # whitenoise, where nobody has collected static files: no news to who asks the API
+        # whitenoise warning about missing static files, irrelevant for the API
         warnings.filterwarnings("ignore", message="No directory at")
         handler = WSGIHandler()
 
@@ -42,8 +42,9 @@ def client() -> Client:
 
 
 class _Body:
-    """An answer whose end is no end of this process's connection to the database: the caller may
-    be in the middle of a transaction."""
+    """Response body whose end does not close the database connection: the caller may be in a
+    transaction.
+    """
 
     def __init__(self, answer: HttpResponseBase) -> None:
         self._answer = answer
@@ -61,8 +62,7 @@ class _Body:
 
 @contextmanager
 def without_request_log() -> Iterator[None]:
-    """A refusal is told to who asked; in the log of a server it would be news, here it is noise.
-    What crashed is logged."""
+    """Suppress request warnings, which the caller receives as errors; crashes are still logged."""
     log = logging.getLogger("django.request")
 
     def crashed(record: logging.LogRecord) -> bool:

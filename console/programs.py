@@ -1,8 +1,7 @@
-"""The console's own programs, each as the one command that runs it, here and in a pod.
+"""The console's programs, each as one command, for this machine and for pods.
 
-`python -m console.programs web|worker|beat|migrate` becomes that program: the same process, so
-that signals reach it. Promises the same flags wherever the console runs, and no secret among
-them. Must not know Django, nor who keeps the programs running.
+`python -m console.programs web|worker|beat|migrate` replaces itself by that program, so that
+signals reach it. Flags are the same everywhere and contain no secret.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from collections.abc import Mapping
 from console.core import environment
 
 STREAMS_END_S = 5
-"""Seconds for answers under way when the web process is told to end."""
+"""Time for requests in flight when the web process terminates (s)."""
 THREADS = 8
 NAMES = ("web", "worker", "beat", "migrate")
 _CELERY = ("-m", "celery", "--quiet", "-A", "console.celery_app")
 
 
 def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
-    """What follows the interpreter. Without a TLS proxy in front, nobody may say that a request
-    comes from elsewhere: the login limit counts by address."""
+    """Return the arguments after the interpreter. Without a TLS proxy, forwarded addresses are
+    ignored: the login limit counts by address.
+    """
     server = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
     where = ("--host", host, "--port", str(port))
     proxy = () if behind_proxy else ("--no-proxy-headers",)
@@ -32,13 +32,13 @@ def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
 
 
 def worker(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:
-    """Threads: a task of ours waits on sockets, and one process is what 2 cores want."""
+    """Use threads: tasks wait on sockets, and one process suits 2 cores."""
     pool = ("--pool", "threads", "--concurrency", str(threads))
     return (*_CELERY, "worker", "--loglevel", level, *pool, "--without-gossip", "--without-mingle")
 
 
 def beat() -> tuple[str, ...]:
-    """Its lines of INFO say every two seconds that a sweep was sent."""
+    """Run beat; its INFO level logs every sweep, two lines per two seconds."""
     return (*_CELERY, "beat", "--loglevel", "WARNING", "--pidfile", "")
 
 
@@ -47,7 +47,7 @@ def migrate() -> tuple[str, ...]:
 
 
 def command(name: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The whole argv for a console with this environment. Raises SettingError."""
+    """Return the complete argv for this environment; raise SettingError."""
     level = environment.log_level(env)
     made = {
         "web": lambda: web(

@@ -1,10 +1,10 @@
-"""A change carried out for its refusals and its outcome, and then not kept.
+"""Dry run of a change: run all checks, then roll back.
 
     with rehearsal():
-        endpoint = actions.update(...)   # every right and rule is asked as for the real change
+        endpoint = actions.update(...)   # checks rights and rules like the real change
 
-Promises that nothing of it stays in the database, that no task is sent and that the trail knows
-nothing of it. What writes anywhere else asks `rehearsing` first. Knows no room.
+Nothing remains in the database or the audit log, and no task is sent. Code with other side effects
+checks `rehearsing` first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Django's settings for the console: typed facts from the environment, no decisions.
+"""Django settings of the console, from the typed environment.
 
-Every variable is read here, once. Contradictions between them are reported by
-`manage.py check` (see console/web/checks.py) with a hint.
+Every variable is read here, once. `manage.py check` reports contradictions between them (see
+console/web/checks.py).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
-    "drf_spectacular_sidecar",  # Swagger UI's own files
+    "drf_spectacular_sidecar",  # Swagger UI assets
     "allauth.account",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
-    "console",  # for its commands
+    "console",  # management commands
     "console.accounts",
     "console.audit",
     "console.signon",
@@ -91,7 +91,7 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "console.urls"
 ASGI_APPLICATION = "console.asgi.application"
-# Loaded by console.web when Django is set up, so that every process publishes tasks to our broker.
+# Loaded by console.web in Django setup, so that every process publishes to our broker.
 CELERY_APP = "console.celery_app"
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -115,23 +115,24 @@ DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(
         environment.url_with_password(os.environ, "DATABASE_URL", "EMBERLINE_DATABASE_PASSWORD")
         or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
-        conn_max_age=0,  # under ASGI every request has a thread of its own, so none can be reused
+        # under ASGI each request has its own thread, so connections are not reusable
+        conn_max_age=0,
     )
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"] |= {
         "OPTIONS": {
-            # A writer takes its lock at BEGIN: a transaction that first reads and then writes can
-            # then wait for its turn (timeout, seconds) instead of failing at once.
+            # Writers take the lock at BEGIN, so that a transaction that reads before it writes
+            # waits for its turn (timeout in seconds) instead of failing at once.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
         },
-        # A file, since threads of one test must be able to meet in it as processes do.
+        # A file, so that threads of a test share it as processes do.
         "TEST": {"NAME": EMBERLINE.var / "test.sqlite3"},
     }
 else:
-    # Seconds; a server that is away must not hold a page, nor the question whether we are ready.
+    # Seconds; an unreachable server must not block pages or the readiness check.
     DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
@@ -152,27 +153,27 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "signon:login"
 LOGIN_REDIRECT_URL = "/"
-# Modules whose views are about the person who asks: whoever has an account may use them.
+# Modules whose views concern the current user: every account may use them.
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load(os.environ)
 OIDC_PROVIDERS = oidc.load(os.environ)
 MAIL = environment.load_mail(os.environ)
-# As people reach the console, for links in messages; "" leaves the links out.
+# External address for links in messages; "" omits the links.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
-# django-allauth speaks OpenID Connect for us; its own pages and accounts are not in use.
+# django-allauth provides OpenID Connect; its pages and accounts are not used.
 SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
-# Failures before a wait (of one name from one network, and of a network), failures after which
-# strangers have one guess each (at one name, and at all), and the seconds all are counted over.
+# Failures before a wait (per name and network, and per network), failures after which unknown
+# clients get one attempt each (per name, and in total), and the counting window (s).
 LOGIN_FAILURES_PER_USER = 5
 LOGIN_FAILURES_PER_ADDRESS = 20
 LOGIN_BRAKE_PER_USER = 50
 LOGIN_BRAKE = 1000
 LOGIN_WINDOW_S = 300
 
-# Cookies of several consoles on one machine differ in port only, which browsers ignore. With
-# TLS, `__Host-` makes browsers refuse such a cookie from a sister domain or without TLS.
+# Browsers ignore the port for cookies, so it is in the name. With TLS, `__Host-` makes browsers
+# reject cookies set by a sibling domain or without TLS.
 _COOKIE = "__Host-emberline" if HTTPS else "emberline"
 SESSION_COOKIE_NAME = f"{_COOKIE}_session_{EMBERLINE.port}"
 CSRF_COOKIE_NAME = f"{_COOKIE}_csrf_{EMBERLINE.port}"
@@ -192,7 +193,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
 
-# Bytes of a form or a JSON body, as console/api/content.py has it; files of forms do not count.
+# Bytes of a form or a JSON body, as in console/api/content.py; uploaded files do not count.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
 LANGUAGE_CODE = "en-us"
@@ -211,7 +212,7 @@ WHITENOISE_USE_FINDERS = True
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "console.api.access.TokenAuthentication",  # the first says how to log in
+        "console.api.access.TokenAuthentication",  # the first supplies the WWW-Authenticate header
         "console.api.access.LocalAuthentication",
         "console.api.access.SessionAuthentication",
     ],
@@ -224,7 +225,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_FILTER_BACKENDS": ["console.api.parameters.Declared"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.content.StrictJSONParser"],
-    "DEFAULT_METADATA_CLASS": None,  # the schema describes; OPTIONS is refused
+    "DEFAULT_METADATA_CLASS": None,  # the schema describes the API; OPTIONS is rejected
     "DEFAULT_SCHEMA_CLASS": "console.api.schema.Described",
     "DEFAULT_THROTTLE_CLASSES": [
         "console.api.access.AnonymousThrottle",
@@ -246,7 +247,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "console.api.schema.any_value",
     ],
-    # L1 of an endpoint has a policy too, with other choices.
+    # L1 of an endpoint also has a policy, with other choices.
     "ENUM_NAME_OVERRIDES": {
         "CacheTierPolicyEnum": "cachetier.tier.spec.POLICIES",
         "RoleEnum": "console.accounts.models.Role",
@@ -283,13 +284,12 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": EMBERLINE.log_level},
     "loggers": {
-        # uvicorn has set up handlers of its own before we are imported; its lines shall look as
-        # all others do.
+        # uvicorn has installed its own handlers before this module is imported; unify the format.
         "uvicorn": {"handlers": [], "propagate": True},
         "uvicorn.error": {"handlers": [], "propagate": True},
         "uvicorn.access": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
-        # Two sweeps every two seconds would drown what a person looks for; failures still show.
+        # Two lines per sweep every two seconds would hide relevant ones; failures are still logged.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
     },

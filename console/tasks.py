@@ -1,7 +1,7 @@
-"""The base of every background task: sent after commit, counted, calm about a broker's absence.
+"""Base class of background tasks: sent after commit, counted, tolerant of broker failures.
 
-Promises that `nudge` never raises and never holds a request longer than `PUBLISH_OPTIONS` says:
-a nudge only makes things faster, the sweep in the beat table makes them sure. Knows no task.
+`nudge` never raises and blocks at most as long as `PUBLISH_OPTIONS` allows. It only reduces
+latency; the scheduled sweeps guarantee execution.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from console.core.counters import count
 
 log = logging.getLogger(__name__)
 
-# Publishing happens while a person waits for a page: one attempt, with short deadlines (seconds).
+# Publishing blocks a page: one attempt, with short deadlines (s).
 PUBLISH_OPTIONS = {
     "socket_connect_timeout": 0.5,
     "socket_timeout": 1.0,
     "retry_on_timeout": False,
     "max_retries": 0,
 }
-# After a failure nobody else waits for the same dead broker; the sweep covers these seconds.
+# After a failure no other request waits for the same broker (s); the sweep covers the gap.
 _PAUSE_S = 5.0
 
 
 class _Breaker:
-    """Remembers, for this process, until when publishing is not worth a try."""
+    """Circuit breaker: per process, the time until which publishing is skipped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,15 +58,15 @@ breaker = _Breaker()
 class BaseTask(Task):
     """`@shared_task(base=BaseTask, throws=(Expected,))`; arguments are ids, never objects.
 
-    An exception named in `throws` is an outcome, not an error: it is logged in one line and
-    counted as `expected`.
+    An exception listed in `throws` is an expected outcome: it is logged in one line and counted as
+    `expected`.
     """
 
     abstract = True
     ignore_result = True
 
     def nudge(self, *args: Any, countdown: float = 0) -> None:
-        """Run soon, once the current transaction is committed; at once when there is none."""
+        """Run soon after the current transaction commits; at once if there is none."""
         transaction.on_commit(partial(self._publish, args, countdown), robust=True)
 
     def _publish(self, args: tuple[Any, ...], countdown: float) -> None:
@@ -81,7 +81,7 @@ class BaseTask(Task):
         except lost as error:
             breaker.trip()
             count("task_nudges", task=self.name, outcome="lost")
-            log.warning("%s: broker away, left to the sweep: %s", self.name, type(error).__name__)
+            log.warning("%s: broker down, left to the sweep: %s", self.name, type(error).__name__)
         else:
             breaker.reset()
             count("task_nudges", task=self.name, outcome="sent")
@@ -103,7 +103,7 @@ class BaseTask(Task):
             return result
         except tuple(self.throws) as error:
             outcome = "expected"
-            log.info("%s: %s", self.name, error)
+            log.info("%s: expected outcome: %s", self.name, error)
             raise
         finally:
             count("task_runs", task=self.name, outcome=outcome)

@@ -1,4 +1,6 @@
-"""The map: each app brings its pages under its own prefix and its REST under /api/v1/."""
+"""Root URL configuration: each app adds its pages under its own prefix and its REST API under
+/api/v1/.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A small typed client of Emberline's REST API: `Client("https://console", token="emb_...")`.
+"""Typed client of the REST API: `Client("https://console", token="emb_...")`.
 
-Promises exceptions with code, field and remedy instead of status numbers; lists that are followed
-to their end; creates which are sent again only under one Idempotency-Key. Needs httpx and nothing
-of the console: must not know Django.
+Errors are exceptions with code, field and remedy. Lists are paginated transparently. Creates are
+retried only under one Idempotency-Key. Depends on httpx and on no other part of the console.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Client`: everything the REST API does, by name."""
+"""Client with one attribute per resource of the REST API."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from console.client.http import PREFIX, Http
 
 CONNECT_S = 5.0
 ANSWER_S = 60.0
-"""For one answer; the slowest is a preview of a large manifest on a cluster."""
+"""For one response; the slowest is a preview of a large manifest on a cluster."""
 
 
 class Client:
-    """One console. Close it, or use it as a context.
+    """Client of one console. Close it, or use it as a context manager.
 
-    `transport` carries requests another way than over the network; `live` says that it hands on
-    streams while they are written. `ca_file` names the authorities of a console whose certificate
-    the system does not know.
+    `transport` replaces the network; `live` states that it delivers streams while they are written.
+    `ca_file` is a CA bundle for a certificate that the system does not trust.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Client:
 
 
 def address(url: str) -> str:
-    """Of the console itself, without a path of its API; `Unreachable` where it is none."""
+    """Return the console's base URL without an API path; raise `Unreachable` if invalid."""
     try:
         parts = urlsplit(url.strip())
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query

@@ -1,4 +1,4 @@
-"""Alerts and the rules that say so: each method one operation of the API."""
+"""Alerts, notifications, dashboards and costs: one method per API operation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from console.client.endpoints import ResourceClient
 
 
 class Alerts(ResourceClient):
-    """`endpoint` "" means the numbers of all endpoints."""
+    """Alerts and rules. `endpoint` "" selects the settings shared by all endpoints."""
 
     path = "alert-rules/"
 
     def active(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """What fires, and what has not held for long enough."""
         return self.http.pages("alerts/", filters)
 
     def rules(self, endpoint: str = "") -> Iterator[dict[str, Any]]:
@@ -30,29 +29,32 @@ class Alerts(ResourceClient):
         return cast(dict[str, Any], self.http.send("POST", self.path, rule, once=True).body)
 
     def set(self, rule: str, wish: Mapping[str, Any], endpoint: str = "") -> dict[str, Any]:
-        """What is left out stays; None takes a word back."""
+        """Change fields; omitted ones are kept, None resets one."""
         answer = self.http.send("PATCH", self._one(rule, endpoint), wish)
         return cast(dict[str, Any], answer.body)
 
     def dry_run(self, rule: str, wish: Mapping[str, Any], endpoint: str = "") -> dict[str, Any]:
-        """What it would have done with the wish over the wish's `range`; "" is a rule of one's own
-        that is not written yet. Nothing is changed."""
+        """Evaluate `wish` over its `range` without changing anything; "" is a rule that does not
+        exist yet.
+        """
         path = self._one(rule, endpoint) if rule else self.path
         return cast(dict[str, Any], self.http.send("POST", f"{path}dry-run/", wish).body)
 
     def reset(self, rule: str, endpoint: str = "") -> None:
-        """As it was built in, or as all endpoints have it; a rule of one's own is gone."""
+        """Reset a rule to its defaults or, for an endpoint, to the shared settings; delete a custom
+        rule.
+        """
         self.http.send("DELETE", self._one(rule, endpoint))
 
     def file(self) -> dict[str, Any]:
         return cast(dict[str, Any], self.http.get("alert-rule-file/"))
 
     def clusters(self) -> Iterator[dict[str, Any]]:
-        """Where rules and receivers are kept as objects."""
+        """Yield the clusters that store rules and receivers as objects."""
         return self.http.pages("alert-clusters/")
 
     def keep(self, cluster: str, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """What of them is kept in a cluster; what is left out stays."""
+        """Set which objects a cluster stores; omitted fields are kept."""
         path = f"alert-clusters/{quote(cluster, safe='')}/"
         return cast(dict[str, Any], self.http.send("PATCH", path, wish).body)
 
@@ -70,15 +72,14 @@ class Silences(ResourceClient):
     path = "silences/"
 
     def list(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Latest first; `state` and `endpoint` narrow it."""
+        """Yield silences, latest first, filtered by `state` and `endpoint`."""
         return self.http.pages(self.path, filters)
 
     def add(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """`matchers` (a list), `comment`, and `duration` or `ends_at`."""
+        """Create from `matchers` (a list), `comment`, and `duration` or `ends_at`."""
         return cast(dict[str, Any], self.http.send("POST", self.path, facts, once=True).body)
 
     def change(self, silence: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What is left out stays."""
         return cast(dict[str, Any], self.http.send("PATCH", self._at(silence), facts).body)
 
     def expire(self, silence: str) -> None:
@@ -92,11 +93,11 @@ class Receivers(ResourceClient):
         return self.http.pages(self.path)
 
     def test(self, name: str) -> dict[str, Any]:
-        """What became of a message that was sent at once."""
+        """Send a test message and return the result."""
         return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
 
     def file(self) -> dict[str, Any]:
-        """All receivers and routes, for an Alertmanager."""
+        """Return all receivers and routes as an Alertmanager configuration."""
         return cast(dict[str, Any], self.http.get("alertmanager-config/"))
 
 
@@ -107,12 +108,12 @@ class Grafana(ResourceClient):
         return cast(Iterator[documents.GrafanaDashboard], self.http.pages(self.path))
 
     def get(self, uid: str) -> dict[str, Any]:
-        """As Grafana imports it."""
         return cast(dict[str, Any], self.http.get(self._at(uid)))
 
     def export(self, *, recorded: bool = False) -> tuple[documents.ExportedFile, ...]:
-        """All dashboards, with the alert rules and the recording rules; `recorded` is for large
-        fleets."""
+        """Return all dashboards, alert rules and recording rules; `recorded` is for large
+        deployments.
+        """
         params = {"recorded": True} if recorded else {}
         return tuple(self.http.get("grafana/export/", params)["files"])
 

@@ -1,5 +1,7 @@
-"""What the console answers, as far as programs read it by name. More may be in an answer: a newer
-console adds fields, and nothing here is checked at run time."""
+"""Typed dictionaries of API responses.
+
+A newer console may add fields; nothing is validated at run time.
+"""
 
 from __future__ import annotations
 

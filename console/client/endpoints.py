@@ -1,4 +1,4 @@
-"""Endpoints and all that belongs to one: each method one operation of the API."""
+"""Endpoints and their subresources: one method per API operation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from console.client.http import Http, HttpAnswer
 from console.client.logs import TAIL_LINES, LogEnd
 from console.client.watch import Watch
 
-# Inside a class with a method `list` that word is no type any more.
+# In a class with a method `list`, that name is not usable as a type.
 Objects = list[dict[str, Any]]
 Drifts = list[documents.Drift]
 
 
 class ResourceClient:
-    """Operations under one path."""
-
     path = ""
 
     def __init__(self, http: Http) -> None:
@@ -49,8 +47,9 @@ class Endpoints(ResourceClient):
         generation: int | None = None,
         dry_run: bool = False,
     ) -> Any:
-        """Fields that are left out keep their values. `generation`: refused (`Conflict`) unless
-        the endpoint is at it."""
+        """Change fields; omitted ones are kept. `generation`: raise `Conflict` if the endpoint has
+        another.
+        """
         return self._change("PATCH", self._at(name), changes, generation, dry_run)
 
     def replace(
@@ -61,7 +60,7 @@ class Endpoints(ResourceClient):
         generation: int | None = None,
         dry_run: bool = False,
     ) -> Any:
-        """Fields that are left out get their defaults."""
+        """Replace the spec; omitted fields get their defaults."""
         return self._change("PUT", self._at(name), spec, generation, dry_run)
 
     def scale(self, name: str, replicas: int, *, dry_run: bool = False) -> Any:
@@ -79,11 +78,13 @@ class Endpoints(ResourceClient):
         return self._change("POST", path, {"revision": revision}, None, dry_run)
 
     def move(self, name: str, team: str | None, *, dry_run: bool = False) -> Any:
-        """To another team; None is nobody's."""
+        """Assign to another team; None removes the owner."""
         return self._change("POST", self._at(name, "move"), {"team": team}, None, dry_run)
 
     def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> HttpAnswer:
-        """`abandon`: its cluster is gone for good; the answer says what may be left there."""
+        """Delete. `abandon`: the cluster is permanently gone; the response lists possible
+        leftovers.
+        """
         params: dict[str, Any] = {"abandon": True} if abandon else {}
         return self.http.send("DELETE", self._at(name), params=params | _dry(dry_run))
 
@@ -95,13 +96,12 @@ class Endpoints(ResourceClient):
         namespace: str = "",
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """InferenceEndpointConfig objects, or endpoints in the console's words: all or none."""
+        """Apply InferenceEndpointConfig objects or endpoint documents: all or none."""
         params = {"cluster": cluster, "namespace": namespace, **_dry(dry_run)}
         answer = self.http.send("POST", self.path + "apply/", objects, params=params)
         return cast(dict[str, Any], answer.body)
 
     def export(self, name: str) -> str:
-        """YAML of an InferenceEndpointConfig."""
         return self.http.text(self._at(name, "export"))
 
     def exported(self, name: str) -> dict[str, Any]:
@@ -109,17 +109,17 @@ class Endpoints(ResourceClient):
         return cast(dict[str, Any], self.http.get(path, {"output": "json"}))
 
     def watch(self, name: str, *, timeout_s: float | None = None) -> Watch:
-        """The endpoint each time its status is another one; ends when it is gone."""
+        """Yield the endpoint on each status change, until it is deleted."""
         return Watch(self.http, self._at(name), timeout_s)
 
     def events(self, name: str) -> Iterator[documents.EndpointEventDocument]:
-        """Latest first."""
+        """Yield events, latest first."""
         return cast(
             Iterator[documents.EndpointEventDocument], self.http.pages(self._at(name, "events"))
         )
 
     def revisions(self, name: str) -> Iterator[documents.Revision]:
-        """Latest first."""
+        """Yield revisions, latest first."""
         return cast(Iterator[documents.Revision], self.http.pages(self._at(name, "revisions")))
 
     def keys(self, name: str) -> Iterator[documents.Key]:
@@ -128,7 +128,7 @@ class Endpoints(ResourceClient):
     def create_key(
         self, name: str, label: str, terms: Mapping[str, Any] | None = None
     ) -> documents.NewKey:
-        """The key itself is in this answer and nowhere else. `terms`: what it may."""
+        """Create a key with the limits in `terms`. Only this response contains the key."""
         data = {"name": label, **(terms or {})}
         answer = self.http.send("POST", self._at(name, "keys"), data, once=True)
         return cast(documents.NewKey, answer.body)
@@ -138,13 +138,12 @@ class Endpoints(ResourceClient):
         return cast(documents.Key, answer.body)
 
     def rotate_key(self, name: str, key_id: str, grace_s: int | None = None) -> documents.NewKey:
-        """The new secret is in this answer and nowhere else."""
+        """Replace the secret. Only this response contains the new one."""
         data = {} if grace_s is None else {"grace_s": grace_s}
         answer = self.http.send("POST", self._at(name, "keys", key_id, "rotate"), data)
         return cast(documents.NewKey, answer.body)
 
     def usage(self, name: str, days: int | None = None) -> dict[str, Any]:
-        """What each key used."""
         return cast(dict[str, Any], self.http.get(self._at(name, "usage"), {"days": days}))
 
     def revoke_key(self, name: str, key_id: str) -> None:
@@ -179,8 +178,9 @@ class Endpoints(ResourceClient):
         *,
         follow: bool = False,
     ) -> tuple[LogEnd, Iterator[str]]:
-        """Which log it is, and its last lines; with `follow` also those that are written then. The
-        first container of the first worker, if none is named."""
+        """Return the log's name and its last lines, followed by new ones with `follow`. Defaults to
+        the first container of the first worker.
+        """
         asked: dict[str, Any] = {"worker": worker, "container": container, "tail": tail}
         path = self._at(name, "logs", "lines")
         if not follow:
@@ -203,19 +203,20 @@ class Endpoints(ResourceClient):
         session: str = "",
         key: str = "",
     ) -> dict[str, Any]:
-        """Where a request would go now, by each router; it is sent to no worker. `key`: the id of
-        the key it would be sent with."""
+        """Return the routing decision of each router for a request without forwarding it. `key`: id
+        of the API key to assume.
+        """
         data = {"request": request, "strategy": strategy, "session": session, "key": key}
         given = {key: value for key, value in data.items() if value}
         answer = self.http.send("POST", self._at(name, "explain"), given)
         return cast(dict[str, Any], answer.body)
 
     def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether a spec fits on what it asks for; nothing is created."""
+        """Check whether the spec fits the requested capacity; creates nothing."""
         return cast(dict[str, Any], self.http.send("POST", "fit/", spec).body)
 
     def preview(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """What a spec would run; nothing is created."""
+        """Return the processes the spec would run; creates nothing."""
         return cast(dict[str, Any], self.http.send("POST", "preview/", spec).body)
 
     def _change(
@@ -229,15 +230,15 @@ class Benchmarks(ResourceClient):
     path = "endpoints/"
 
     def list(self, name: str) -> Iterator[dict[str, Any]]:
-        """Latest first."""
+        """Yield runs, latest first."""
         return self.http.pages(self._at(name, "benchmarks"))
 
     def plan(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """What a run would send, and whom it would load; sends nothing."""
+        """Return the planned load without sending it."""
         return self._post(self._at(name, "benchmarks", "plan"), wish)
 
     def start(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """Loads the endpoint: whoever uses it feels that. Not sent twice."""
+        """Start a run, which loads the endpoint; never retried."""
         return self._post(self._at(name, "benchmarks"), wish)
 
     def get(self, name: str, run: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Why a call did not do what was asked, as exceptions. One class for each thing a caller does
-about it; `code` is the console's own stable word."""
+"""Exceptions of the client, one class per reaction of the caller.
+
+`code` is the console's stable error code.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,27 @@ class Problem:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """ "replicas: -1 was refused. Replicas cannot be less than 0. Give a whole number ..." """
+        """Format like "replicas: -1 was refused. Replicas cannot be less than 0. Give a whole
+        number ..."
+        """
         place = f"{self.field}: " if self.field else ""
         value = "" if self.value is None else f"{json.dumps(self.value)} was refused. "
         return f"{place}{value}{self.detail} {self.remedy}".rstrip()
 
 
-class EmberlineError(Exception):
-    """Anything this client raises of its own."""
+class EmberlineError(Exception): ...
 
 
 class Unreachable(EmberlineError):
-    """Nobody answered, or who answered is no Emberline console."""
+    """No response, or a response that is not from an Emberline console."""
 
 
 class TimedOut(EmberlineError):
-    """What was waited for did not come within the time given."""
+    """The awaited state was not reached in time."""
 
 
 class ApiError(EmberlineError):
-    """The console answered no. The first of `problems` is repeated in code, field and so on."""
+    """Error response. The first of `problems` is also available as `code`, `field` and so on."""
 
     def __init__(self, status: int, problems: tuple[Problem, ...], request_id: str = "") -> None:
         super().__init__("\n".join(str(one) for one in problems))
@@ -47,35 +50,35 @@ class ApiError(EmberlineError):
         first = problems[0]
         self.code, self.detail, self.remedy = first.code, first.detail, first.remedy
         self.field, self.value = first.field, first.value
-        self.retry_after = ""  # seconds, as the console asks for them
+        self.retry_after = ""  # seconds, from the response
 
 
 class Refused(ApiError):
-    """What was sent cannot be accepted; nothing was changed."""
+    """Invalid request; nothing was changed."""
 
 
 class NotAllowed(ApiError):
-    """No login, a token that ended, or a role that does not reach."""
+    """No login, an expired token, or insufficient rights."""
 
 
 class NotFound(ApiError):
-    """There is no such thing, or none that this caller may see."""
+    """Not found, or not visible to this caller."""
 
 
 class Conflict(ApiError):
-    """Possible, but not as things are now."""
+    """Valid, but not in the current state."""
 
 
 class Stale(Conflict):
-    """It was changed by somebody else meanwhile."""
+    """Changed concurrently by someone else."""
 
 
 class Throttled(ApiError):
-    """Too many requests, for longer than this client waits."""
+    """Rate limit exceeded for longer than the client waits."""
 
 
 class ServerFailed(ApiError):
-    """The console, or what it asked, failed."""
+    """Failure of the console or of a service it queried."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -89,7 +92,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def of_answer(status: int, body: Any, request_id: str) -> ApiError:
-    """From an error answer; `body` is None where it was no JSON object of ours."""
+    """Return the exception for a response; `body` is None if it is not a JSON object."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     if not isinstance(body, Mapping) or "code" not in body:
         text = f"The console answered {status} and did not say why."

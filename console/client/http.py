@@ -1,8 +1,7 @@
-"""Requests to one console: sent again where that is safe, read to their end, refused in words.
+"""HTTP requests to one console with safe retries, pagination and typed errors.
 
-Promises that the token is sent to the console's own address only, whatever links an answer holds;
-that nothing is sent twice which could then be done twice; and that no answer is larger in memory
-than `MOST_BYTES`. Knows no resource.
+The token is sent only to the console's own address, whatever links a response contains. Requests
+are retried only if they cannot take effect twice. A response uses at most `MOST_BYTES` of memory.
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ MOST_BYTES = 64 * 1024 * 1024
 TRIES = 4
 _FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
-"""Of one pause a server may ask for; a longer one is the caller's to decide."""
+"""Maximum Retry-After that is honoured; longer ones are left to the caller."""
 _GATEWAY = (502, 503, 504)
 _BUSY = ("idempotency_key_busy",)
-"""Codes which mean: the same request once more, now."""
+"""Error codes for which the same request is retried at once."""
 _REPEATABLE = ("GET", "HEAD")
 Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """`etag` is what If-Match wants, "" where there is none; `replayed`: the console had done it
-    already, under the same Idempotency-Key."""
+    """`etag` is the value for If-Match, "" if absent; `replayed`: an earlier request with the same
+    Idempotency-Key took effect.
+    """
 
     status: int
     body: Any
@@ -49,7 +49,7 @@ class HttpAnswer:
 class Http:
     client: httpx.Client
     live: bool = True
-    """Whether the transport hands on an answer that is still being written."""
+    """Whether the transport delivers a response while it is being written."""
     pause: Callable[[float], None] = time.sleep
 
     def get(self, path: str, params: Params | None = None) -> Any:
@@ -67,7 +67,7 @@ class Http:
         if_none_match: str = "",
         once: bool = False,
     ) -> HttpAnswer:
-        """`text` is a YAML body instead of JSON. `once`: a create, under an Idempotency-Key."""
+        """Send a request. `text` is a YAML body instead of JSON; `once` adds an Idempotency-Key."""
         headers = {"Accept": "application/json"}
         if if_match:
             headers["If-Match"] = if_match
@@ -88,7 +88,7 @@ class Http:
         return self._answer(request, repeatable=once or method in _REPEATABLE)
 
     def pages(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
-        """Every row of a list, page by page; also of one that comes whole."""
+        """Yield the rows of a list, paginated or not."""
         asked = dict(_clean(params))
         while True:
             body = self.get(path, asked)
@@ -98,7 +98,7 @@ class Http:
             yield from body["results"]
             if not body.get("next"):
                 return
-            # Only the question of the link: its host is the server's idea of itself.
+            # Use only the query of the link: its host may differ from the address used here.
             asked = dict(parse_qsl(urlsplit(body["next"]).query))
 
     def text(self, path: str, params: Params | None = None) -> str:
@@ -115,8 +115,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
         silence_s: float | None = None,
     ) -> Iterator[httpx.Response]:
-        """An answer while it is being written; a refusal is raised. `silence_s`: after so long
-        without a byte it is given up."""
+        """Open a streaming response; errors are raised. `silence_s` is the read timeout."""
         request = self.client.build_request(
             "GET",
             PREFIX + path,
@@ -139,7 +138,7 @@ class Http:
         for left in range(TRIES - 1, -1, -1):
             try:
                 return self._once(request)
-            except httpx.ConnectError as error:  # it was not sent, so it may be sent again
+            except httpx.ConnectError as error:  # not sent, so safe to retry
                 if not left:
                     raise _away(request, error) from error
             except httpx.TransportError as error:
@@ -154,7 +153,7 @@ class Http:
                 if not left or error.code not in _BUSY or not repeatable:
                     raise
             except errors.ServerFailed as error:
-                # With a code it is the console's own word; without, a proxy's before it.
+                # A response without a code is from a proxy in between.
                 passing = error.status in _GATEWAY and error.code == "unknown"
                 if not left or not passing or not repeatable:
                     raise
@@ -178,7 +177,7 @@ def _judged(answer: httpx.Response) -> None:
     if answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED:
         return
     if answer.is_redirect:
-        # Followed, it would carry the token to wherever it points.
+        # Following a redirect would send the token to its target.
         where = answer.headers.get("Location", "elsewhere")
         raise Unreachable(f"{answer.url} points to {where}. Name that address of the console.")
     try:
@@ -228,7 +227,7 @@ def _patient(usual: httpx.Timeout, silence_s: float | None) -> httpx.Timeout:
 
 
 def _clean(params: Params | None) -> dict[str, Any]:
-    """Without what was not given; true and false as JSON writes them."""
+    """Drop absent parameters and format booleans as JSON."""
     return {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in (params or {}).items()

@@ -1,7 +1,7 @@
-"""A worker's log as lines: its end, or on and on.
+"""Lines of a worker log, as a tail or a continuous stream.
 
-Promises each line once, however often a connection ends: by the mark of the last line, and where a
-log has no marks by how its end looked.
+Each line is yielded once across reconnects: by its marker, or, without markers, by comparing the
+end of the log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ AGAIN_S = 1.0
 
 
 class LogEnd(TypedDict):
-    """Which log it is, and its last lines. `others`: how many more logs this endpoint has;
-    `marks`: its lines have times, by which it is told on and on."""
+    """Log name and last lines. `others`: number of further logs of this endpoint; `marks`: lines
+    have timestamps, used to resume the stream.
+    """
 
     worker: str
     container: str
@@ -32,7 +33,7 @@ class LogEnd(TypedDict):
 
 
 def marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
-    """Lines of a log with marks, until it ends."""
+    """Yield the lines of a log with markers until it ends."""
     mark = ""
     while True:
         headers = {"Last-Event-ID": mark} if mark else {}
@@ -51,14 +52,14 @@ def marked(http: Http, path: str, params: dict[str, Any]) -> Iterator[str]:
         except _Problem:
             raise
         except Unreachable:
-            http.get("me/")  # whether the console is back; its own tries say for how long
+            http.get("me/")  # retries until the console is back, or raises
         if not http.live:
             return
         http.pause(AGAIN_S)
 
 
 def looked_at(http: Http, path: str, params: dict[str, Any], first: list[str]) -> Iterator[str]:
-    """Lines of a log without marks: its new end at every look, after the `first` ones."""
+    """Yield the lines of a log without markers by polling its end, after the `first` ones."""
     yield from first
     before = first
     while True:
@@ -69,11 +70,11 @@ def looked_at(http: Http, path: str, params: dict[str, Any], first: list[str]) -
 
 
 class _Problem(Unreachable):
-    """The console's own word that it cannot go on."""
+    """Permanent error reported by the console in the stream."""
 
 
 def _overlap(before: list[str], now: list[str]) -> int:
-    """Where in `now` begins what was not in `before`."""
+    """Return the index of the first line in `now` that is not in `before`."""
     for begin in range(len(now), 0, -1):
         known = min(begin, len(before))
         if known and now[begin - known : begin] == before[-known:]:

@@ -1,4 +1,4 @@
-"""People, teams, tokens, and the trail of what they did."""
+"""Users, teams, tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ class UserClient(ResourceClient):
         return cast(Row, self.http.get(self._at(username)))
 
     def create(self, username: str, role: str = "") -> Row:
-        """`password` is in this answer and nowhere else."""
+        """Create a user. Only this response contains `password`."""
         data = {"username": username, **({"role": role} if role else {})}
         return cast(Row, self.http.send("POST", self.path, data, once=True).body)
 
     def change(self, username: str, facts: Mapping[str, Any]) -> Row:
-        """`role`, or `active`: False is logged out and kept out."""
+        """Change `role` or `active`; False ends all sessions and blocks the login."""
         return cast(Row, self.http.send("PATCH", self._at(username), facts).body)
 
     def reset_password(self, username: str) -> str:
-        """The new one, in this answer and nowhere else."""
+        """Return the new password, which is not available again."""
         return str(self.new_password(username)["password"])
 
     def new_password(self, username: str) -> Row:
-        """`password`, in this answer and nowhere else, and how much access ended."""
+        """Return `password`, which is not available again, and the number of ended sessions and
+        tokens.
+        """
         return cast(Row, self.http.send("POST", self._at(username, "password")).body)
 
 
@@ -59,7 +61,6 @@ class Teams(ResourceClient):
         return self.http.pages(self._at(slug, "members"))
 
     def set_member(self, slug: str, username: str, role: str) -> Row:
-        """Take somebody in, or change their role."""
         path = self._at(slug, "members", username)
         return cast(Row, self.http.send("PUT", path, {"role": role}).body)
 
@@ -74,7 +75,7 @@ class TokenClient(ResourceClient):
         return self.http.pages(self.path, filters)
 
     def create(self, facts: Mapping[str, Any]) -> Row:
-        """`token` is in this answer and nowhere else."""
+        """Create a token. Only this response contains `token`."""
         return cast(Row, self.http.send("POST", self.path, facts, once=True).body)
 
     def revoke(self, token_id: str) -> None:
@@ -85,5 +86,5 @@ class Audit(ResourceClient):
     path = "audit/"
 
     def list(self, **filters: Any) -> Iterator[Row]:
-        """Latest first."""
+        """Yield entries, latest first."""
         return self.http.pages(self.path, filters)

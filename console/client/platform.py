@@ -1,5 +1,4 @@
-"""What endpoints stand on: clusters, followed namespaces, cache tiers, instance types,
-metrics sources."""
+"""Clusters, watched namespaces, cache tiers, instance types and metrics sources."""
 
 from __future__ import annotations
 
@@ -27,12 +26,14 @@ class Clusters(ResourceClient):
         return cast(documents.Cluster, self.http.send("PATCH", self._at(name), facts).body)
 
     def check(self, name: str) -> documents.Cluster:
-        """Asks the cluster now and waits for what it says."""
+        """Check the cluster now and wait for the result."""
         answer = self.http.send("POST", self._at(name, "check"), params={"wait": True})
         return cast(documents.Cluster, answer.body)
 
     def role(self, name: str, *, namespace: str = "", follow: bool = False) -> str:
-        """YAML of the Role that grants what is missing; all of it, for a namespace or `follow`."""
+        """Return YAML of the Role with the missing rights, or of a full one for a namespace or
+        `follow`.
+        """
         params = {"namespace": namespace, **({"follow": True} if follow else {})}
         return self.http.text(self._at(name, "role"), params)
 
@@ -79,7 +80,7 @@ class CacheTiers(ResourceClient):
         return cast(dict[str, Any], self.http.get(self._at(name, "contents")))
 
     def flush(self, name: str, namespace: str = "") -> int:
-        """How many values were forgotten; "" stands for every namespace."""
+        """Return the number of values deleted; "" selects every namespace."""
         answer = self.http.send("POST", self._at(name, "flush"), {"namespace": namespace})
         return int(answer.body["dropped"])
 
@@ -94,11 +95,11 @@ class InstanceTypes(ResourceClient):
         return cast(documents.InstanceType, self.http.get(self._at(name)))
 
     def set(self, name: str, facts: Mapping[str, Any]) -> documents.InstanceType:
-        """Add it, or change what is given of it."""
+        """Create, or change the given fields."""
         return cast(documents.InstanceType, self.http.send("PUT", self._at(name), facts).body)
 
     def forget(self, name: str) -> None:
-        """What was said of it; a built-in one comes back as it was."""
+        """Delete the settings; a built-in type returns to its defaults."""
         self.http.send("DELETE", self._at(name))
 
 
@@ -119,7 +120,7 @@ class MetricsSources(ResourceClient):
         return cast(dict[str, Any], self.http.send("PATCH", self._at(name), facts).body)
 
     def test(self, name: str) -> dict[str, Any]:
-        """Asks it now what it has, for some ten seconds at most."""
+        """Test the source now, for at most about ten seconds."""
         return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
 
     def remove(self, name: str) -> None:

@@ -1,7 +1,7 @@
-"""A thing as it changes: each state once, from a stream where there is one, else by asking.
+"""Watch an object: yield each state once, from a stream or by polling.
 
-Promises that a connection which breaks is made again from what was seen last, that silence longer
-than a few heartbeats counts as broken, and that a caller's deadline holds in between.
+A broken connection resumes from the last event, silence of several heartbeats counts as broken,
+and the caller's deadline applies throughout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDS = re.compile("\r\n|\r|\n")
 
 @dataclass(slots=True)
 class WatchEvent:
-    """One server-sent event; `gone` means that what was watched is no more."""
+    """A server-sent event; `gone`: the watched object was deleted."""
 
     name: str = "message"
     id: str = ""
@@ -37,8 +37,7 @@ class WatchEvent:
 
 @dataclass(slots=True)
 class Watch:
-    """Yields the states of `path`. `fallback` says why they come by asking again, "" while they
-    come as a stream."""
+    """Yields the states of `path`. `fallback` is the reason for polling, "" while streaming."""
 
     http: Http
     path: str
@@ -48,7 +47,7 @@ class Watch:
     _seen: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Ends when the thing is gone; `TimedOut` when the time is."""
+        """Yield until the object is deleted; raise `TimedOut` at the deadline."""
         self._end = None if self.timeout_s is None else time.monotonic() + self.timeout_s
         if not self.http.live:
             self.fallback = "the console is asked in this process"
@@ -63,7 +62,7 @@ class Watch:
             except (Refused, Throttled) as error:
                 self.fallback = f"the console grants no stream ({error.code})"
             except Unreachable:
-                # Over before its time: a console that restarts. Asking tells whether it is back.
+                # Ended early: the console may be restarting. Polling shows whether it is back.
                 self._pause(LOOK_S)
                 self.http.get(self.path)
             self._left()
@@ -96,7 +95,7 @@ class Watch:
                 etag, known, pause_s = answer.etag, answer.body, LOOK_S
                 yield answer.body
             self._pause(pause_s)
-            if self.http.live:  # in this process it costs nobody else anything
+            if self.http.live:  # in-process: polling costs no network requests
                 pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
 
     def _pause(self, seconds: float) -> None:
@@ -113,7 +112,7 @@ class Watch:
 
 
 def events(answer: httpx.Response) -> Iterator[WatchEvent]:
-    """Of a stream, as the HTML standard reads it; comments (heartbeats) are events without data."""
+    """Parse a stream per the HTML standard; comments (heartbeats) become events without data."""
     found, lines = WatchEvent(), list[str]()
     for line in _lines(answer):
         name, _, value = line.partition(":")
@@ -134,11 +133,13 @@ def events(answer: httpx.Response) -> Iterator[WatchEvent]:
 
 
 def _lines(answer: httpx.Response) -> Iterator[str]:
-    """Only these three end a line of a stream; `iter_lines` knows more, which may be in a text."""
+    """Split at the three line ends of the standard; `iter_lines` splits at more, which may be in
+    text.
+    """
     pending = ""
     for part in answer.iter_text():
         pending += part
-        held = "\r" if pending.endswith("\r") else ""  # its "\n" may be still to come
+        held = "\r" if pending.endswith("\r") else ""  # "\n" may follow in the next chunk
         *whole, pending = _ENDS.split(pending.removesuffix("\r"))
         pending += held
         yield from whole

@@ -1,4 +1,5 @@
-"""The `emberline` command line over the REST API: `parser.build` adds every verb, `running.run`
-runs one, on a console far away or, through `console.local_api`, on the one of this machine.
-Must not know Django.
+"""The `emberline` command line, a client of the REST API.
+
+`parser.build` adds every verb; `context.run` runs one against a remote console or, through
+`console.local_api`, this machine's console.
 """

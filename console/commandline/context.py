@@ -1,4 +1,4 @@
-"""What a verb is given, and what it may answer."""
+"""Input and results of a command line verb, and its execution."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ def of(error: client.EmberlineError) -> int:
 
 
 class CommandOutput(Protocol):
-    """As much of a file as verbs use."""
-
     def write(self, text: str, /) -> Any: ...
 
     def flush(self) -> Any: ...
 
 
 class LocalConsole(Protocol):
-    """What only the console's own machine can do."""
+    """Operations available only on the console's own machine."""
 
     def seed_demo(self) -> str: ...
 
     def doctor(self) -> tuple[str, bool]:
-        """What was found, and whether nothing that is needed is missing."""
+        """Return the report, and whether everything required is present."""
         ...
 
     def rekey(self) -> str: ...
 
     def audit(self, verb: str, argument: str) -> str:
-        """`verify` (against an earlier head), `prune` (before a day) or `reseal`; raises Wrong."""
+        """Run `verify` (against an earlier head), `prune` (before a day) or `reseal`; raise
+        CommandError.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`text` for standard output; `exit_code` of verbs whose code is a verdict."""
+    """`text` for standard output; `exit_code` for verbs that return a verdict."""
 
     text: str
     exit_code: int = 0
 
 
 class CommandError(Exception):
-    """The verb did not do what was asked; `exit_code` says why to a program."""
+    """Failure of a verb; `exit_code` classifies it."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -76,8 +76,9 @@ class CommandError(Exception):
 
 @dataclass(slots=True)
 class CommandContext:
-    """One run of one verb. `out` is for what was asked for, `err` for what is said meanwhile.
-    `here` is None where the console is another machine's."""
+    """One run of a verb. Results go to `out`, progress and notices to `err`. `here` is None for a
+    remote console.
+    """
 
     options: dict[str, Any]
     out: CommandOutput
@@ -88,7 +89,6 @@ class CommandContext:
 
     @property
     def client(self) -> Client:
-        """Made when first needed."""
         if self._client is None:
             self._client = self.connect()
         return self._client
@@ -111,7 +111,7 @@ Run = Callable[[CommandContext], str | CommandResult]
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded:
-    """`text` is what was asked for, or, where `ok` is false, why it is not there."""
+    """`text` is the result, or the error if `ok` is false."""
 
     text: str
     exit_code: int
@@ -125,7 +125,7 @@ def run(
     err: CommandOutput,
     here: LocalConsole | None = None,
 ) -> CommandEnded:
-    """Runs `options["run"]`. Nothing a console answers, or does not, is an exception of this."""
+    """Run `options["run"]`; errors of the console become a result, never an exception."""
     asked = CommandContext(options, out, err, connect, here)
     try:
         said = options["run"](asked)

@@ -1,4 +1,4 @@
-"""What is typed and what is in files, read into data."""
+"""Parse arguments and files into data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 
 def text(path: str) -> str:
-    """Of a file; "-" reads standard input."""
+    """Read a file; "-" is standard input."""
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -30,7 +30,6 @@ def text(path: str) -> str:
 
 
 def document(path: str) -> dict[str, Any]:
-    """One object of a JSON or YAML file."""
     try:
         data = yaml_reader.read(text(path))
     except YamlError as error:
@@ -41,7 +40,7 @@ def document(path: str) -> dict[str, Any]:
 
 
 def objects(path: str) -> list[dict[str, Any]]:
-    """All of a file, of the files of a folder, or of standard input."""
+    """Read all objects from a file, the files of a folder, or standard input."""
     if path == "-" or not Path(path).is_dir():
         return _objects(path)
     files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
@@ -59,10 +58,10 @@ def _objects(path: str) -> list[dict[str, Any]]:
 
 
 def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
-    """Return the row with this id, name or prefix; an id decides before a name.
+    """Return the row with this id, name or prefix; an id takes precedence.
 
-    `what` names the kind ("key of demo"), `listing` the command that lists them. Raises `Wrong`
-    where nothing or more than one row matches.
+    `what` names the kind ("key of demo"), `listing` the command that lists them. Raise CommandError
+    if no row or several rows match.
     """
     known = list(rows)
     found = [row for row in known if str(row["id"]) == given]
@@ -76,7 +75,7 @@ def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
 
 
 def settings(words: list[str]) -> dict[str, Any]:
-    """["cache.l2.enabled=true"] as {"cache": {"l2": {"enabled": True}}}."""
+    """Parse ["cache.l2.enabled=true"] into {"cache": {"l2": {"enabled": True}}}."""
     flat = {}
     for path, said in _pairs(words):
         flat[path] = _value(path, said)
@@ -84,12 +83,12 @@ def settings(words: list[str]) -> dict[str, Any]:
 
 
 def facts(words: list[str]) -> dict[str, Any]:
-    """["memory_gib=16"] as {"memory_gib": 16}: JSON where it reads as such, else the text."""
+    """Parse ["memory_gib=16"] into {"memory_gib": 16}: JSON if valid, else text."""
     return {path: _json(said) for path, said in _pairs(words)}
 
 
 def together(*parts: dict[str, Any]) -> dict[str, Any]:
-    """Later parts win."""
+    """Merge recursively; later parts win."""
     flat: dict[str, Any] = {}
     for part in parts:
         flat |= flatten(part)
@@ -107,7 +106,7 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
 
 
 def _value(path: str, said: str) -> Any:
-    """In the field's own type where it can be read so; else as typed, for the console to refuse."""
+    """Parse into the field's type if possible; otherwise leave validation to the console."""
     field = BY_PATH.get(path)
     if field is None or field.kind is str:
         return said

@@ -1,4 +1,4 @@
-"""Answers as text: aligned tables for people, JSON and YAML for programs, names for `xargs`."""
+"""Output formats: aligned tables, JSON, YAML, and names for `xargs`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_output(parser: argparse.ArgumentParser, *, names: bool = False) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=lambda word: TABLE if word == "text" else word,  # as it was called once
+        type=lambda word: TABLE if word == "text" else word,  # former name
         choices=forms,
         default=TABLE,
         help="for people, for programs, or the names alone" if names else "for people or programs",
@@ -34,7 +34,7 @@ def rows(
     none: str = "",
     key: str = "name",
 ) -> str:
-    """A list in the form asked for; `cells` turns one row into texts, `none` is said of none."""
+    """Format a list; `cells` maps a row to its columns, `none` is the text for an empty list."""
     listed = list(found)
     if form == NAME:
         return "\n".join(str(one[key]) for one in listed)
@@ -60,22 +60,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _line(cell: str) -> str:
-    """What others wrote must neither break a table nor speak to a terminal."""
+    """Make a value safe for a table and a terminal."""
     return plain(" ".join(cell.split()))
 
 
 def plain(text: str) -> str:
-    """Without control characters, but for the ends of lines and tabs."""
+    """Remove control characters except line ends and tabs."""
     return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
 
 
 def when(moment: str | None) -> str:
-    """ "2026-11-21 08:00:00" of an RFC 3339 text in UTC."""
+    """Format an RFC 3339 time in UTC as "2026-11-21 08:00:00"."""
     return (moment or "")[:19].replace("T", " ")
 
 
 def age(moment: str) -> str:
-    """ "12 s", "5 min", "3 h" or "4 d" since an RFC 3339 text; never less than 0 s."""
+    """Format the age of an RFC 3339 time: "12 s", "5 min", "3 h" or "4 d"; at least 0 s."""
     since = datetime.now(UTC) - datetime.fromisoformat(moment)
     seconds = max(0, int(since.total_seconds()))
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
@@ -90,7 +90,7 @@ def short(value: Any, most: int = 60) -> str:
 
 
 def cell(value: Any) -> str:
-    """For a table: words without quotes, facts as "prefix 96, l2 32", nothing for nothing."""
+    """Format a table cell: unquoted text, mappings as "prefix 96, l2 32", "" for None."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -105,7 +105,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def size(count: float | None) -> str:
-    """ "1.5 GiB" of bytes."""
+    """Format bytes as "1.5 GiB"."""
     if count is None:
         return "?"
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -1,4 +1,4 @@
-"""Every verb of `emberline`, added to a parser: the script's own, or that of `manage.py`."""
+"""Argument parser with every `emberline` verb, for the script and for `manage.py`."""
 
 from __future__ import annotations
 
@@ -33,30 +33,21 @@ from console.commandline.platform import (
     notifications,
     people,
 )
+from console.commandline.verbs import add_group, add_verb
 
-ENDPOINT = (
-    *(endpoints.add_to, endpoints.add_to_logs, changes.add_to, drift.add_to, keys.add_to),
-    *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to),
-    *(decisions.add_to_explaining, preview.add_to, benchmarks.add_to),
+ENDPOINT_VERBS = (
+    *(endpoints.add_to, endpoints.add_logs_to, changes.add_to, drift.add_to, keys.add_to),
+    *(manifests.add_to, wait.add_to, doctor.add_to, decisions.add_to, decisions.add_explain_to),
+    *(preview.add_to, benchmarks.add_to),
 )
 ROOMS = (
-    *(
-        clusters,
-        metrics_sources,
-        follows,
-        cache_tiers,
-        instance_types,
-        costs,
-        budgets,
-        dashboards,
-        alerts,
-    ),
-    *(notifications, people, audit),
+    *(clusters, metrics_sources, follows, cache_tiers, instance_types, costs, budgets),
+    *(dashboards, alerts, notifications, people, audit),
 )
 
 
 def script() -> argparse.ArgumentParser:
-    """As `emberline` is typed, with the ways to name a console."""
+    """Return the parser of the `emberline` script, with console selection options."""
     parser = argparse.ArgumentParser(
         prog="emberline",
         description="Create, change, watch and delete endpoints, here or on a console far away.",
@@ -74,12 +65,10 @@ def script() -> argparse.ArgumentParser:
 def build(parser: argparse.ArgumentParser) -> Any:
     rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
     text = "create the demo endpoint if there is none (on the console's own machine)"
-    rooms.add_parser("seed-demo", help=text).set_defaults(run=seed_demo)
-    verbs = rooms.add_parser("endpoint", help="endpoints").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    for add_verbs in ENDPOINT:
-        add_verbs(verbs)
+    add_verb(rooms, "seed-demo", seed_demo, text)
+    verbs = add_group(rooms, "endpoint", "endpoints")
+    for add_to in ENDPOINT_VERBS:
+        add_to(verbs)
     for room in ROOMS:
         room.add_to(rooms)
     doctor.add_room(rooms)

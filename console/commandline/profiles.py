@@ -1,7 +1,7 @@
-"""Which console is meant, and the token for it.
+"""Saved console addresses and tokens, and the selection of one.
 
-Promises that a token is kept in a file of its owner's alone, is never an argument or an output, and
-is sent unencrypted to this machine only, unless somebody says so. Must not ask any console.
+A token is stored in a file readable only by its owner, is never an argument or output, and is sent
+unencrypted only to this machine unless explicitly allowed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`plain`: its owner allowed http:// to another machine."""
+    """`plain`: http:// to another machine is allowed."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -33,16 +33,16 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAddress:
-    """A console to ask, and who named it."""
+    """A console, and the option or variable that selected it."""
 
     profile: Profile
     named_by: str
 
 
 def target(options: Mapping[str, Any], env: Mapping[str, str]) -> ConsoleAddress | None:
-    """The console that is meant; None for the one of this machine.
+    """Return the selected console; None: the one on this machine.
 
-    The first counts of: `--local`, `--profile`, EMBERLINE_URL, EMBERLINE_PROFILE, a saved default.
+    Precedence: `--local`, `--profile`, EMBERLINE_URL, EMBERLINE_PROFILE, a saved default.
     """
     if options.get("local"):
         return None
@@ -88,7 +88,7 @@ def read(path: Path) -> dict[str, Profile]:
 
 
 def write(path: Path, profiles: Mapping[str, Profile]) -> None:
-    """Whole or not at all, and at no moment readable by others."""
+    """Write atomically, readable only by the owner at all times."""
     new = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def write(path: Path, profiles: Mapping[str, Profile]) -> None:
 
 
 def checked(profile: Profile) -> Profile:
-    """Refuses to send a token over a network in clear text."""
+    """Raise if a token would cross a network in clear text."""
     parts = urlsplit(profile.url)
     if parts.scheme == "http" and not profile.plain and not _loopback(parts.hostname or ""):
         raise CommandError(

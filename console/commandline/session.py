@@ -1,4 +1,4 @@
-"""login | logout | whoami | completion: this command line's own matters."""
+"""`login | logout | whoami | completion`."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ from console.client.client import address
 from console.commandline import output, profiles
 from console.commandline.context import NOT_ALLOWED, USAGE, CommandContext, CommandError
 from console.commandline.profiles import DEFAULT, Profile
+from console.commandline.verbs import add_verb
 
 SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add_to(rooms: Any) -> None:
-    into = rooms.add_parser("login", help="save the address of a console and a token for it")
+    into = add_verb(rooms, "login", login, "save the address of a console and a token for it")
     into.add_argument("url", help="such as https://emberline.example.com")
     into.add_argument("--ca-file", default="", help="authorities of its certificate")
     into.add_argument(
         "--allow-http", action="store_true", help="send the token unencrypted to another machine"
     )
-    into.set_defaults(run=login)
-    rooms.add_parser("logout", help="forget the saved token").set_defaults(run=logout)
-    who = rooms.add_parser("whoami", help="which console is asked, as whom")
-    output.add_output(who)
-    who.set_defaults(run=whoami)
-    shell = rooms.add_parser("completion", help='eval "$(emberline completion bash)"')
+    add_verb(rooms, "logout", logout, "forget the saved token")
+    add_verb(rooms, "whoami", whoami, "which console is asked, as whom", listing=False)
+    shell = add_verb(rooms, "completion", completion, 'eval "$(emberline completion bash)"')
     shell.add_argument("shell", choices=SHELLS)
-    shell.set_defaults(run=completion)
 
 
 def login(asked: CommandContext) -> str:
-    """The token is read from the terminal without showing it, or from standard input: arguments
-    are seen by everybody on a machine."""
+    """Read the token from the terminal without echo, or from standard input: arguments are visible
+    to every user of a machine.
+    """
     options, path = asked.options, profiles.place(os.environ)
     url = address(options["url"])
     ca_file = os.path.abspath(options["ca_file"]) if options["ca_file"] else ""  # noqa: PTH100

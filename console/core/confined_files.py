@@ -1,8 +1,8 @@
-"""Files that people may name: only those of one folder which an admin has set aside for it.
+"""Read user-named files from one folder reserved by an administrator.
 
-The file is opened component by component below the folder, without following links on the way, so
-what is read is what was checked, whatever is renamed meanwhile. Links inside the folder may lead to
-files inside it, as in mounted Kubernetes Secrets.
+The path is opened component by component below the folder without following links in between, so
+the file read is the file checked, even during renames. Links inside the folder may refer to files
+inside it, as in mounted Kubernetes Secrets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_BYTES = 65_536
 
 
 class FileRefused(ValueError):
-    """The file must not or cannot be read. `outside`: for good, until the name changes."""
+    """The file is forbidden or unreadable. `outside`: permanently, until the name changes."""
 
     def __init__(self, message: str, *, outside: bool = False) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ def read_text(path: str, folder: Path) -> str:
 
 
 def refusal(path: str, folder: Path) -> FileRefused | None:
-    """Why `read_text` would refuse the file now, None if it would not."""
+    """Return the error `read_text` would raise now, None if none."""
     try:
         read_text(path, folder)
     except FileRefused as refused:
@@ -54,14 +54,14 @@ def _open(path: str, folder: Path) -> int:
     try:
         root = os.path.realpath(folder)
         inside = Path(os.path.realpath(path)).relative_to(root)
-    except (ValueError, OSError):  # also a NUL, or a path longer than paths can be
+    except (ValueError, OSError):  # also a NUL, or an overlong path
         raise FileRefused(f"{path} is not inside {folder}", outside=True) from None
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = -1
     try:
         descriptor = os.open(root, flags | os.O_DIRECTORY)
         for at, name in enumerate(inside.parts, 1):
-            # Neither a pipe nor a terminal keeps the reader waiting.
+            # Do not block on pipes or terminals.
             more = os.O_NONBLOCK if at == len(inside.parts) else os.O_DIRECTORY
             below = os.open(name, flags | more, dir_fd=descriptor)
             os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Plain counters of this process, for the log and for whoever exposes them.
+"""Process-wide counters for logs and metrics.
 
-Promises that counting never fails and never blocks for I/O. Knows nobody's meaning.
+Counting never raises and never blocks on I/O.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def count(name: str, **labels: str) -> None:
 
 
 def declare(name: str, **labels: str) -> None:
-    """A zero from now on, so that the first one counted shows as a rise."""
+    """Start at zero, so that the first increment appears as a rise."""
     key = (name, tuple(sorted(labels.items())))
     with _lock:
         _counts.setdefault(key, 0)
 
 
 def value(name: str, **labels: str) -> int:
-    """The sum over all children which carry at least these labels."""
+    """Return the sum over all series with at least these labels."""
     wanted = set(labels.items())
     with _lock:
         return sum(

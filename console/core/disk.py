@@ -1,5 +1,4 @@
-"""State of the file system that holds EMBERLINE_VAR, its forecast, and the errors that mean it is
-full or fails. Pure: no Django."""
+"""State and forecast of the file system with EMBERLINE_VAR, and classification of disk errors."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from statistics import linear_regression
 
 _GIB = 1024**3
 _MIB = 1024**2
-# Both must hold for space: 10 % of a large disk is plenty, 5 GiB are all of a small one.
+# Low space requires both: 10 % of a large disk is plenty, and 5 GiB may be all of a small one.
 LOW_SHARE, LOW_BYTES = 0.10, 5 * _GIB
 LOW_INODES = 0.05
 SOON_S = 6 * 3600.0
-"""A forecast nearer than this is `low`, whatever is free now."""
+"""A forecast below this is `low`, whatever is free now."""
 _FULL_BYTES, _FULL_SHARE = 16 * _MIB, 0.01
 _SAMPLE_EVERY_S, _SAMPLES = 30.0, 120  # one hour
-_SPAN_S = 300.0  # a shorter one is noise: compaction, a rotated log
+_SPAN_S = 300.0  # shorter spans are noise: compaction, log rotation
 _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _SQLITE = {8: "read-only database", 10: "disk I/O error", 13: "disk full", 14: "cannot be opened"}
 _POSTGRES_FULL = "53100"
@@ -38,12 +37,12 @@ class DiskState(StrEnum):
     OK = "ok"
     LOW = "low"
     FULL = "full"
-    """Writing fails, or is about to."""
+    """Writes fail or are about to fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """`inodes` is 0 on file systems that have no limit. `full_in_s` is None without a trend."""
+    """`inodes` is 0 on file systems without a limit. `full_in_s` is None without a trend."""
 
     path: Path
     total_bytes: int
@@ -73,7 +72,7 @@ class Disk:
 
     @property
     def text(self) -> str:
-        """Without the path, as `remedy` is: `/readyz` and the error page are public."""
+        """Describe the state without the path: `/readyz` and the error page are public."""
         parts = [
             f"{size(self.free_bytes)} of {size(self.total_bytes)} free "
             f"({100 * self.free_share:.0f} %)"
@@ -96,7 +95,7 @@ class Disk:
 
 
 class Trend:
-    """Free space over the last hour, and when it reaches zero if it goes on like this."""
+    """Free space over the last hour, extrapolated to zero."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -104,7 +103,7 @@ class Trend:
         self._samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
 
     def full_in_s(self, free_bytes: int) -> float | None:
-        """Takes `free_bytes` as a sample, at most one each half minute."""
+        """Add `free_bytes` as a sample (at most one per 30 s) and return the forecast."""
         now = self._clock()
         with self._lock:
             if not self._samples or now - self._samples[-1][0] >= _SAMPLE_EVERY_S:
@@ -120,7 +119,7 @@ _trend = Trend()
 
 
 def look(path: Path) -> Disk:
-    """Raises OSError where the file system does not even answer that."""
+    """Return the state; raise OSError if the file system does not respond."""
     facts = os.statvfs(path)
     free = facts.f_bavail * facts.f_frsize
     return Disk(
@@ -135,7 +134,7 @@ def look(path: Path) -> Disk:
 
 
 def fault(error: BaseException | None) -> str:
-    """What a disk has to do with the error or its cause, "" when nothing."""
+    """Return the disk problem behind an error or its cause, "" if none."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _ERRNOS:
             return os.strerror(error.errno).lower()
@@ -149,7 +148,7 @@ def fault(error: BaseException | None) -> str:
 
 
 def size(number: float) -> str:
-    """1536 -> "1.5 KiB"."""
+    """Format bytes: 1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(number) < 1024 or unit == "PiB":
             break

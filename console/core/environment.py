@@ -1,8 +1,8 @@
-"""The environment of a console process, read once into typed facts.
+"""Typed configuration of a console process from environment variables.
 
-Promises that a wrong value stops the start with a sentence naming the variable, what it held and
-what to do; that every secret may come from a file (`NAME_FILE`) and that secrets this machine makes
-for itself are random, made once and readable by their owner only. Must not know Django.
+An invalid value stops the start with a message that names the variable, its value and the fix.
+Every secret may come from a file (`NAME_FILE`). Generated secrets are random, created once and
+readable only by their owner.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ LOG_FORMATS = ("line", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
+SECURITY = ("starttls", "tls", "none")
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class SettingError(ValueError):
-    """A variable holds something that cannot be used; the text says what to write instead."""
+    """A variable has an unusable value; the text states the fix."""
 
     def __init__(self, name: str, value: str, remedy: str) -> None:
         super().__init__(f"{name}={value!r} cannot be used: {remedy}")
@@ -41,8 +43,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusLogin:
-    """How PROMETHEUS_URL lets the console in. Files are read when they are used, since tokens in
-    them are renewed."""
+    """Credentials for PROMETHEUS_URL. Files are read at use, because tokens in them are renewed."""
 
     auth: str = "none"
     username: str = ""
@@ -57,8 +58,9 @@ class PrometheusLogin:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much the Prometheus of this machine remembers, in its own words; whichever limit is met
-    first. `size` "0" is none."""
+    """Retention of this machine's Prometheus, in its own format; the limit reached first applies.
+    `size` "0" is unlimited.
+    """
 
     time: str = "30d"
     size: str = "10GB"
@@ -69,17 +71,17 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Emberline:
-    """What every room may ask about this installation (`settings.EMBERLINE`)."""
+    """Configuration of this installation (`settings.EMBERLINE`)."""
 
     var: Path
     workers: str
-    redis_url: str = field(repr=False)  # may hold a password
+    redis_url: str = field(repr=False)  # may contain a password
     prometheus_url: str
     prometheus_login: PrometheusLogin
-    prometheus_embedded: bool  # this machine runs it
-    prometheus_retention: Retention  # of the one this machine runs
-    alertmanager_url: str  # of the Alertmanager beside that Prometheus, "" for none
-    metrics_secrets: Path  # the folder with files of secrets which metrics sources may name
+    prometheus_embedded: bool  # runs on this machine
+    prometheus_retention: Retention  # of the embedded one
+    alertmanager_url: str  # Alertmanager of that Prometheus, "" if none
+    metrics_secrets: Path  # folder with secret files that metrics sources may name
     targets_token_file: Path
     host: str
     port: int
@@ -90,15 +92,15 @@ class Emberline:
     alert_object_labels: tuple[tuple[str, str], ...]
     worker_image: str
     engine_image: str
-    encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
+    encryption_keys: tuple[str, ...] = field(repr=False)  # the first encrypts, all decrypt
     static_root: Path
     l2_password_file: Path
-    l2_secrets: Path  # the folder with files which endpoints may name for a Redis of their own
-    keys: str  # where the console keeps its own keys of endpoints
-    admin: str  # HOST:PORT of this process's own metrics and health, "" for none
+    l2_secrets: Path  # folder with secret files that endpoints may name for their own Redis
+    keys: str  # storage of the console's own endpoint keys
+    admin: str  # HOST:PORT of this process's metrics and health checks, "" if none
     log_format: str
     log_level: str
-    public_url: str  # where people reach the console, for links in alerts; "" where not known
+    public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
 
     @property
@@ -107,7 +109,7 @@ class Emberline:
 
 
 def text(env: Mapping[str, str], name: str, default: str = "") -> str:
-    """The variable, or the content of the file named by `<name>_FILE`."""
+    """Return the variable, or the content of the file named by `<name>_FILE`."""
     path = env.get(f"{name}_FILE", "")
     if not path:
         return env.get(name, default).strip()
@@ -149,7 +151,7 @@ def log_level(env: Mapping[str, str]) -> str:
 
 
 def address(env: Mapping[str, str], name: str) -> str:
-    """HOST:PORT, or "" when nothing shall listen."""
+    """Return HOST:PORT, "" for no listener."""
     value = text(env, name)
     host, _, number = value.rpartition(":")
     if value and not (host and number.isdecimal() and 0 < int(number) < 65536):
@@ -158,8 +160,9 @@ def address(env: Mapping[str, str], name: str) -> str:
 
 
 def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
-    """The URL called `name`, with the secret called `password` put into it where both are given:
-    so the URL may stand in the open, and a password may hold any character."""
+    """Return the URL `name` with the secret `password` inserted if both are set, so that the URL is
+    public and the password may contain any character.
+    """
     url, secret = text(env, name), text(env, password)
     if not secret:
         return url
@@ -173,19 +176,19 @@ def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
 
 
 def words(env: Mapping[str, str], name: str) -> list[str]:
-    """A comma-separated list, empty items dropped."""
+    """Split a comma-separated list, dropping empty items."""
     return [item.strip() for item in text(env, name).split(",") if item.strip()]
 
 
 def own_secret(path: Path, length: int = 48) -> str:
-    """The secret in the file, made on first need; of two processes racing, both get the same."""
+    """Return the secret in the file, created atomically on first use."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(length), encoding="utf-8")
         try:
-            os.link(draft, path)  # fails when another process was first: never overwrites
+            os.link(draft, path)  # fails if another process was first: never overwrites
         except FileExistsError:
             pass
         finally:
@@ -194,7 +197,7 @@ def own_secret(path: Path, length: int = 48) -> str:
 
 
 def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
-    """Those of the environment, one a line or by spaces; without any, this machine's own."""
+    """Return the keys of the environment, separated by whitespace, else this machine's own."""
     given = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
     if any(len(key) < _MIN_KEY for key in given):
         remedy = f"write at least {_MIN_KEY} random characters, as `openssl rand -hex 32` does"
@@ -203,7 +206,7 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
 
 
 def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
-    """By what is given: a bearer token, a user with a password, a client's certificate, or AWS."""
+    """Return the credentials given: bearer token, user and password, client certificate, or AWS."""
     ways = {
         "bearer": ("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_BEARER_TOKEN_FILE"),
         "basic": ("PROMETHEUS_USERNAME",),
@@ -233,7 +236,7 @@ def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
 
 
 def retention(env: Mapping[str, str]) -> Retention:
-    """A wrong one would keep Prometheus from starting, and its log is not where people look."""
+    """Validate here: an invalid value would only appear in the log of a failed Prometheus."""
     kept = Retention(
         text(env, "EMBERLINE_PROMETHEUS_RETENTION") or Retention().time,
         text(env, "EMBERLINE_PROMETHEUS_RETENTION_SIZE") or Retention().size,
@@ -248,7 +251,6 @@ def retention(env: Mapping[str, str]) -> Retention:
 
 
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
-    """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
     broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
     broker = _certified(broker) or "redis://127.0.0.1:6379/0"
@@ -257,7 +259,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
     python = text(env, "EMBERLINE_VLLM_PYTHON")
     provisioner = choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS)
-    # Pods of a console have no folder in common.
+    # Console pods share no folder.
     keys = "database" if provisioner == "kubernetes" else "file"
     return Emberline(
         var=var,
@@ -304,7 +306,7 @@ def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
 
 
 def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
-    """People name files of this folder: none of the console's own may be below it."""
+    """Require a folder that contains none of the console's own files: users name files in it."""
     name = "EMBERLINE_L2_SECRETS"
     folder = _path(env, name, var / "secrets" / "l2").resolve()
     own = [var / "secrets", *(Path(env[one]) for one in env if one.endswith("_FILE") and env[one])]
@@ -316,7 +318,7 @@ def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
 
 
 def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:
-    """What is kept of alerts in the cluster the console runs in, before anybody has said."""
+    """Return the alert objects stored in the console's own cluster by default."""
     given = tuple(filter(None, text(env, "EMBERLINE_ALERT_OBJECTS").split(",")))
     if not set(given) <= {"rules", "receivers"}:
         raise SettingError("EMBERLINE_ALERT_OBJECTS", ",".join(given), "write rules,receivers")
@@ -331,7 +333,7 @@ def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _public_url(env: Mapping[str, str]) -> str:
-    """As people type it; alerts lead to it from wherever they are read."""
+    """Validate the external address, which alerts link to."""
     given = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
     if given and (urlsplit(given).scheme not in ("http", "https") or not urlsplit(given).hostname):
         raise SettingError("EMBERLINE_PUBLIC_URL", given, "write https://HOST")
@@ -339,7 +341,7 @@ def _public_url(env: Mapping[str, str]) -> str:
 
 
 def _certified(url: str) -> str:
-    """TLS means a certificate that is looked at; Celery asks that the URL says so."""
+    """Require certificate verification with TLS; Celery needs it in the URL."""
     if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
@@ -353,10 +355,6 @@ def _given(env: Mapping[str, str], name: str) -> Path | None:
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
     given = env.get(name, "").strip()
     return Path(given).expanduser().absolute() if given else default
-
-
-SECURITY = ("starttls", "tls", "none")
-_PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Refusals of actions, in the shape that forms, the REST error handler and the CLI read."""
+"""Errors of actions, in the shape used by forms, REST error responses and the CLI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Problem:
 
 
 class Refused(Exception):
-    """Nothing was changed. `errors` says why and what to do instead."""
+    """Rejected; nothing was changed. `errors` contain the reason and the fix."""
 
     def __init__(self, *problems: Problem, status_code: int = 400) -> None:
         super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
@@ -28,14 +28,15 @@ class Refused(Exception):
 
 
 class Gathered:
-    """Collect the refusals of independent checks, so that one answer names every bad field."""
+    """Collects the errors of independent checks, so that one response names every invalid field."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
 
     def take(self, check: Callable[..., T], *given: Any, **more: Any) -> T | None:
-        """Return what `check` returns, None if it refused. Only a 400 is collected: a missing
-        object or a missing right ends the request."""
+        """Return the result of `check`, None if rejected. Only 400s are collected: a missing object
+        or right ends the request.
+        """
         try:
             return check(*given, **more)
         except Refused as refused:
@@ -45,13 +46,13 @@ class Gathered:
             return None
 
     def end(self) -> None:
-        """Raise `Refused` with everything collected, if there is anything."""
+        """Raise `Refused` with all collected errors, if any."""
         if self._problems:
             raise Refused(*self._problems)
 
 
 def expect_object(data: Any) -> dict[str, Any]:
-    """What somebody sent, refused where it is a list or a bare value."""
+    """Return `data`, or raise `Refused` if it is not an object."""
     if not isinstance(data, dict):
         raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
     return data
@@ -61,7 +62,7 @@ STALE = "stale"
 
 
 def expect_generation(what: str, generation: int, expected: int | None) -> None:
-    """Refused (409) when a change was made for another state than the one that is there now."""
+    """Raise `Refused` (409) if a change was made for another generation than the current one."""
     if expected is not None and expected != generation:
         message = (
             f"{what} was changed meanwhile: it is at generation {generation}, "

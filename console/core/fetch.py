@@ -1,7 +1,7 @@
-"""One small HTTP question to a process of this installation.
+"""Bounded HTTP request to a process of this installation.
 
-Promises an end soon after the deadline, however slowly a server drips, and never more than
-`max_bytes` in memory. No proxy of the environment sees it. Knows no path and no answer.
+Ends soon after the deadline, even if the server drips; holds at most `max_bytes` in memory;
+ignores the environment's proxies.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import httpx
 
 
-class TooLargeError(httpx.RequestError):
-    """The answer is longer than the asker wants to hold."""
+class TooLargeError(httpx.RequestError): ...
 
 
 def fetch(
@@ -29,7 +28,7 @@ def fetch(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and whole body; raises `httpx.HTTPError` or `httpx.InvalidURL`."""
+    """Return status and body; raise `httpx.HTTPError` or `httpx.InvalidURL`."""
     end = time.monotonic() + deadline_s
     body = bytearray()
     try:
@@ -44,11 +43,11 @@ def fetch(
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout(f"{url} had not answered whole in {deadline_s:g} s")
             return answer.status_code, bytes(body)
-    except UnicodeError as error:  # httpx's own for a host that no resolver takes
+    except UnicodeError as error:  # raised by httpx for an invalid host name
         raise httpx.InvalidURL(f"{url} names no host") from error
 
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
-    """Made once: reading the system's authorities takes longer than most questions here."""
+    """Cached: loading the system's CAs takes longer than most requests."""
     return ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""What an admin may allow a team's endpoints beyond a plain, restricted pod."""
+"""Extra privileges an administrator may grant to a team's endpoints."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ LABELS = {
 }
 EVERY = frozenset(Grant)
 OF_NAMESPACE = frozenset({Grant.SECRETS, Grant.SERVICE_ACCOUNTS, Grant.STORAGE})
-"""Grants that the right to create pods in a namespace implies anyway."""
+"""Grants implied by the right to create pods in a namespace."""
 
 
 def known(names: Iterable[str]) -> frozenset[Grant]:
-    """The grants among stored names; one of a later version is none."""
+    """Return the grants among stored names; names of later versions are ignored."""
     return frozenset(Grant(name) for name in names if name in EVERY)

@@ -1,4 +1,4 @@
-"""An OpenAPI document flattened for a page: groups of operations with their fields. Pure."""
+"""Flatten an OpenAPI document into groups of operations for display. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Operation:
     text: str
     fields: tuple[Field, ...]
     answers: tuple[tuple[str, str, str], ...]  # status, description, example
-    example: str  # of the body; empty when there is none
+    example: str  # of the body; "" if none
 
 
 def groups(document: dict[str, Any]) -> list[tuple[str, list[Operation]]]:
-    """Operations by their first tag, in the document's order."""
+    """Return operations by first tag, in document order."""
     found: dict[str, list[Operation]] = {}
     for path, item in document.get("paths", {}).items():
         for method in _METHODS:
@@ -80,7 +80,7 @@ def _schema(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolve(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Follow `$ref`; a single `allOf` or the first of `oneOf` stands for its holder."""
+    """Follow `$ref`, a single `allOf` and the first of `oneOf`."""
     for _ in range(_MAX_DEPTH):
         if "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
@@ -122,7 +122,7 @@ def _kind(document: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def _example(document: dict[str, Any], schema: dict[str, Any], depth: int = 0) -> Any:
-    """A value of the schema's shape; None when there is no schema or it nests too deep."""
+    """Return an example value; None without a schema or beyond the depth limit."""
     if not schema or depth > _MAX_DEPTH:
         return None
     for key in ("example", "default"):

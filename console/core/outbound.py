@@ -1,11 +1,11 @@
-"""Which addresses the console may connect to on behalf of a URL that a user set.
+"""Guard for connections to user-supplied URLs: webhooks, metrics sources, Alertmanagers,
+kubeconfigs.
 
-One guard for webhooks, metrics sources, Alertmanagers and kubeconfigs: the address that was really
-connected to is judged, whatever the name resolved to a moment before and however it was written.
-Metadata services, link-local and unroutable addresses are always refused; this machine and the
-admin ports of our own routers and cache nodes unless the operator allows them
-(EMBERLINE_OUTBOUND_ALLOW). Private networks are allowed: that is where a Prometheus lives. URLs of
-the console's own settings are `own`: they may lead to this machine. Knows no Django.
+The address actually connected to is checked, whatever the name resolved to before and however it
+was written. Metadata services, link-local and unroutable addresses are always forbidden; this
+machine and the admin ports of our routers and cache nodes are forbidden unless allowed by
+EMBERLINE_OUTBOUND_ALLOW. Private networks are allowed: a Prometheus is usually there. URLs from
+the console's own settings are `own` and may refer to this machine.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SCHEMES = ("http", "https")
 SETTING = "EMBERLINE_OUTBOUND_ALLOW"
-# Metadata services which are not in the link-local range: AWS and Google by IPv6, Alibaba, Oracle.
+# Metadata services outside the link-local range: AWS and Google (IPv6), Alibaba, Oracle.
 _METADATA = tuple(
     map(
         ipaddress.ip_address,
         ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"),
     )
 )
-# Where an IPv4 address travels in the last bits of an IPv6 address.
+# IPv6 prefixes that embed an IPv4 address in the last bits.
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
 _ADMINS_S = 10.0
 
 
 class ForbiddenAddressError(Exception):
-    """Nothing was sent. Not an OSError: nobody may take it for a network that is away."""
+    """Nothing was sent. Not an OSError, so that it is not handled as a network failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """An entry of EMBERLINE_OUTBOUND_ALLOW; `port` None means every port."""
+    """An entry of EMBERLINE_OUTBOUND_ALLOW; `port` None allows every port."""
 
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
     port: int | None = None
 
 
 def parse_allowed(text: str) -> Allowed:
-    """ADDRESS or NETWORK, optionally with :PORT (IPv6 then in brackets). Raises ValueError."""
+    """Parse ADDRESS or NETWORK with an optional :PORT (IPv6 then in brackets); raise ValueError."""
     host, port = text, ""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -71,20 +71,22 @@ _admin_addresses: list[Callable[[], Collection[str]]] = []
 
 
 def configure(allowed: tuple[Allowed, ...]) -> None:
-    """What the operator allows; read once, from the environment."""
+    """Set the addresses allowed by the operator, read once from the environment."""
     global _allowed
     _allowed = allowed
 
 
 def register_admin_addresses(find: Callable[[], Collection[str]]) -> None:
-    """`find` returns HOST:PORT of the admin ports of our own programs. Called from AppConfig.ready,
-    and asked in the thread that connects."""
+    """Register `find`, which returns HOST:PORT of our admin ports. Called from AppConfig.ready;
+    `find` runs in the connecting thread.
+    """
     _admin_addresses.append(find)
 
 
 def why_not_url(url: str, *, query: bool = False) -> str:
-    """What is wrong with a URL somebody gave, "" when nothing is; looks no name up. `query`: it may
-    have one, since nothing is put behind it."""
+    """Return what is wrong with a URL, "" if valid; resolves no name. `query`: allow a query,
+    because nothing is appended.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -104,15 +106,16 @@ def why_not_url(url: str, *, query: bool = False) -> str:
 
 
 def why_forbidden(host: str, port: int | None = None, *, own: bool = False) -> str:
-    """Why nothing may be sent to this address; "" also for a name, which is judged when it is
-    connected to. `own`: the URL comes from the console's settings."""
+    """Return why the address is forbidden, "" if not. A name returns "" and is checked on connect.
+    `own`: the URL is from the console's settings.
+    """
     address = _numeric(host)
     if address is None:
         return ""
     address = _inner(address)
     if address in _METADATA or address.is_link_local:
         return f"{address} is a link-local address, where clouds keep their machines' credentials."
-    future = address.version == 4 and address.is_reserved  # of IPv6 that holds too much
+    future = address.version == 4 and address.is_reserved  # too broad for IPv6
     if address.is_unspecified or address.is_multicast or future:
         return f"{address} is no machine's address."
     if own or _is_allowed(address, port):
@@ -127,7 +130,7 @@ def why_forbidden(host: str, port: int | None = None, *, own: bool = False) -> s
 
 
 def checked(made: socket.socket, *, own: bool) -> socket.socket:
-    """The new connection, or ForbiddenAddressError before a byte is sent."""
+    """Return the new connection, or raise ForbiddenAddressError before a byte is sent."""
     peer = made.getpeername()
     reason = why_forbidden(str(peer[0]), int(peer[1]), own=own)
     if reason:
@@ -138,7 +141,7 @@ def checked(made: socket.socket, *, own: bool) -> socket.socket:
 
 
 def pool_classes(*, own: bool) -> dict[str, Any]:
-    """For `PoolManager.pool_classes_by_scheme` of urllib3: each new connection is judged."""
+    """Return urllib3 `PoolManager.pool_classes_by_scheme` that check each new connection."""
     return dict(_OWN if own else _GUARDED)
 
 
@@ -168,7 +171,9 @@ def _remedy(where: str) -> str:
 
 
 def _numeric(host: str) -> Address | None:
-    """Also of the forms only a C library takes: 127.1, 0x7f000001, 2130706433; None for a name."""
+    """Parse a numeric address, including forms accepted by C libraries (127.1, 0x7f000001,
+    2130706433); None for a name.
+    """
     plain = host.partition("%")[0]
     if plain.rstrip(".").lower() == "localhost" or plain.lower().endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
@@ -197,7 +202,7 @@ def _is_admin(address: Address, port: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _admins(_moment: int) -> frozenset[tuple[Address, int]]:
-    """Looked up once in a while, not for each connection."""
+    """Cached for a period instead of queried for each connection."""
     named = (known.rpartition(":") for find in _admin_addresses for known in find())
     return frozenset(
         (address, int(port))

@@ -1,19 +1,17 @@
-"""Who uses a thing, asked of those who know: the room which owns the thing knows none of them.
+"""Registry of the users of a shared object, such as the endpoints of a cluster.
 
-An app registers a check in its `AppConfig.ready`; what has users is not deleted.
+An app registers a check in its `AppConfig.ready`; objects with users are not deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-# Everybody who uses one, by the thing's name, such as {"default": ["endpoint demo"]}.
+# Users by object name, such as {"default": ["endpoint demo"]}.
 Check = Callable[[], Mapping[str, Sequence[str]]]
 
 
 class OwnerRegistry:
-    """The checks about one kind of thing."""
-
     def __init__(self) -> None:
         self._checks: list[Check] = []
 
@@ -26,8 +24,7 @@ class OwnerRegistry:
             self._checks.remove(check)
 
     def by_name(self) -> dict[str, list[str]]:
-        """Everybody, in as many questions as there are checks. A check that fails is not "nobody":
-        its error is the caller's."""
+        """Return all users. Errors of a check propagate: a failure is not "unused"."""
         found: dict[str, list[str]] = {}
         for check in self._checks:
             for thing, names in check().items():

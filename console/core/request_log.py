@@ -1,6 +1,6 @@
-"""The id of the request being served: taken from the caller when it looks sane, else made here.
+"""Id of the current request, from the caller if valid, else generated.
 
-Promises that it is the same in the answer's header, in every log line and in the audit trail.
+The same id is in the response header, every log line and the audit log.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _current: ContextVar[str] = ContextVar("emberline_request_id", default="")
 
 
 def current() -> str:
-    """The id of this context's request; empty outside of one."""
+    """Return the current request id, "" outside a request."""
     return _current.get()
 
 
 def begin(offered: str) -> str:
-    """Accept the caller's id, or make one; it is the current one from here on."""
+    """Set and return the request id: `offered` if valid, else a new one."""
     chosen = offered if _SANE.fullmatch(offered) else uuid.uuid4().hex
     _current.set(chosen)
     return chosen

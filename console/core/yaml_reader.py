@@ -1,9 +1,8 @@
-"""The reader of all YAML that the product is given: forms, manifests, kubeconfigs, files.
+"""Reader of all YAML input: forms, manifests, kubeconfigs, files.
 
-A text is bounded in size, depth, documents and values before any value is made. An alias counts as
-all that it stands for, so a short text cannot become a large object. Values are those of JSON:
-dates stay text, and so do base-60 numbers, as for `kubectl`. PyYAML's own loaders are used nowhere
-else.
+Size, depth, documents and values are bounded before any value is constructed. An alias counts as
+its expansion, so a short text cannot become a large object. Values are those of JSON: dates and
+base-60 numbers stay text, as for `kubectl`. PyYAML's own loaders must not be used elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 
 class YamlError(ValueError):
-    """`problem` names no value of the text; `line` and `column` count from 1, 0 when unknown."""
+    """`problem` contains no value of the text; `line` and `column` count from 1, 0 if unknown."""
 
     def __init__(self, problem: str, line: int = 0, column: int = 0) -> None:
         place = f" (line {line}, column {column})" if line else ""
@@ -39,7 +38,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
         self._values = self._depth = self._deepest = self._documents = 0
-        self._sizes: dict[str, tuple[int, int]] = {}  # values and levels by anchor
+        self._sizes: dict[str, tuple[int, int]] = {}  # values and depth by anchor
 
     def compose_document(self) -> Any:
         self._documents += 1
@@ -72,7 +71,7 @@ class _Loader(yaml.SafeLoader):
         return f"{_PREFIX}str" if base_60 else tag
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """A key given twice is an error, as for `kubectl`."""
+        """Reject duplicate keys, like `kubectl`."""
         seen: set[str] = set()
         for key, _value in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key.value, str) or key.tag == f"{_PREFIX}merge":
@@ -85,7 +84,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: Any) -> Any:
-        """Base-60 numbers and numbers of very many digits take quadratic time to convert."""
+        """Keep base-60 and very long numbers as text: converting them takes quadratic time."""
         text = self.construct_scalar(node)
         if ":" in text or len(text) > _MAX_NUMBER:
             raise yaml.constructor.ConstructorError(
@@ -129,7 +128,7 @@ def read_documents(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> l
 
 
 def read(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> Any:
-    """Return the value of a text of one document (None for an empty one)."""
+    """Return the value of a single document, None if empty."""
     found = read_documents(text, max_characters)
     if len(found) > 1:
         raise YamlError("the text holds more than one document")
@@ -137,8 +136,9 @@ def read(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> Any:
 
 
 def key_lines(text: str, sections: Collection[str]) -> dict[str, int]:
-    """Return the first line of each key of the first document, by its path with dots, below the
-    mappings named by `sections`."""
+    """Return the first line of each key of the first document below the mappings in `sections`, by
+    dotted path.
+    """
     lines: dict[str, int] = {}
 
     def walk(node: Any, prefix: str) -> None:

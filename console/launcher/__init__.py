@@ -1,6 +1,6 @@
-"""Brings the whole product up on one machine, and takes it down again.
+"""Start and stop the whole product on one machine.
 
-Promises that `up` can be run on a bare Debian-like machine and again on a running one, that each
-step says what it does and how long it took, and that `down` leaves no process behind. Knows the
-other rooms only as commands to start (`manage.py`, `python -m ...`): it imports no Django.
+`up` works on a bare Debian-like machine and on a running product, and reports each step with its
+duration. `down` leaves no process behind. Other parts are started as commands (`manage.py`,
+`python -m ...`); Django is not imported.
 """

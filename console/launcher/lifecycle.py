@@ -1,8 +1,8 @@
-"""`make up` and `make down`: the order of the steps, and their messages.
+"""`make up` and `make down`: steps in order, with messages.
 
-A second `up` finds everything as it was. One that was killed is finished by the next, since every
-step checks its own fact. A failed step names its remedy and leaves nothing running. The admin's
-password is shown once and stored nowhere in clear.
+`up` is idempotent and completes an interrupted `up`, because every step checks its own result. A
+failed step reports the fix and leaves nothing running. The admin password is shown once and stored
+nowhere in clear text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READY_DEADLINE_S = 600
 
 
 def up(layout: Layout, *, detach: bool) -> int:
-    """Set everything up and run it. In the foreground until Ctrl-C, unless `detach`."""
+    """Set everything up and run it, in the foreground until Ctrl-C unless `detach`."""
     if _is_set_up(layout):
         say("Emberline is running already.")
         _summary(layout)
@@ -43,19 +43,19 @@ def up(layout: Layout, *, detach: bool) -> int:
     started = time.monotonic()
     _check_disk(layout)
     layout.prepare()
-    # Two at once would each take the other's processes for leftovers.
+    # A concurrent run would treat the other's processes as leftovers.
     with lock.held(layout, "up"):
         return _up(layout, started, detach=detach)
 
 
 def _is_set_up(layout: Layout) -> bool:
-    """Whether the supervisord that runs is the one whose `up` came to its end."""
+    """Return whether the running supervisord belongs to a completed `up`."""
     pid = runtime_environment.supervisor_pid(layout)
     return bool(pid) and read_facts(layout).get("completed") == pid and stack.is_running(layout)
 
 
 def _check_disk(layout: Layout) -> None:
-    """Its steps would fail one by one, each in words of its own."""
+    """Check first: otherwise each step fails with its own message."""
     layout.var.mkdir(parents=True, exist_ok=True)
     found = disk.look(layout.var)
     if found.state is disk.DiskState.FULL:
@@ -88,7 +88,7 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
         say("Ctrl-C (or `make down` in another terminal) stops everything.")
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
-        if resumed:  # its endpoints may have served for days
+        if resumed:  # endpoints may have been serving for days
             say("Emberline runs on; `make down` stops it.")
             return 130
         return _down(layout) if ready else _down(layout) or 130
@@ -100,7 +100,7 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
 
 def _clean_and_prepare(layout: Layout) -> Services:
     say("Emberline: setting up")
-    # First of all: what outlived its supervisord still holds our ports.
+    # First: processes that outlived their supervisord still hold our ports.
     for line in stack.kill_leftovers(layout):
         say(f"  killed, left by an earlier run: {line}")
     runtime_environment.forget(layout)
@@ -109,7 +109,7 @@ def _clean_and_prepare(layout: Layout) -> Services:
 
 
 def _stop_on_signals() -> None:
-    """A closed terminal and a TERM end it as Ctrl-C does; `nohup` keeps its meaning."""
+    """Handle a closed terminal and TERM like Ctrl-C; respect `nohup`."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -120,8 +120,9 @@ def _stop_on_signals() -> None:
 
 
 def down(layout: Layout) -> int:
-    """Stop everything, also an `up` that is at work; 0 when nothing is left, even if something had
-    to be killed."""
+    """Stop everything, including an `up` in progress; return 0 if nothing is left, even after
+    kills.
+    """
     if not layout.run.is_dir():
         say("Nothing runs.")
         return 0
@@ -144,7 +145,7 @@ def _down(layout: Layout, *, ended: bool = False) -> int:
 
 
 def prepare(layout: Layout) -> bool:
-    """The vLLM environment and the demo model. False if workers are to be simulated."""
+    """Prepare the vLLM environment and the demo model. Return False for simulated workers."""
     layout.prepare()
     if os.environ.get("WORKERS", "vllm") == "simulated":
         return False
@@ -182,7 +183,7 @@ def _prepare(layout: Layout) -> Services:
     with step("Migrating the database"):
         run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)
     with step("Collecting static files"):
-        # A copy that was killed looks newer than its source, and would stay.
+        # The mtime of an interrupted copy is newer than its source, so it would not be replaced.
         again = ["--clear"] if not read_facts(layout).get("static_collected") else []
         write_facts(layout, static_collected=False)
         command = [*manage, "collectstatic", "--noinput", "-v", "0", *again]
@@ -199,7 +200,7 @@ def _port() -> int:
 
 
 def _given(name: str) -> str:
-    """Itself or by file."""
+    """Return the variable or the content of its file."""
     try:
         return settings.text(os.environ, name)
     except settings.SettingError as error:
@@ -207,7 +208,7 @@ def _given(name: str) -> str:
 
 
 def _workers(layout: Layout) -> str:
-    """`vllm` where it can be had, else `simulated`, said loudly."""
+    """Return `vllm` if available, else `simulated` with a notice."""
     try:
         if prepare(layout):
             return "vllm"
@@ -221,7 +222,7 @@ def _workers(layout: Layout) -> str:
 
 
 def _valkey(layout: Layout) -> Path | None:
-    """The Valkey binary to run, or None where REDIS_URL names a server. Writes redis_url."""
+    """Return the Valkey binary to run, None if REDIS_URL is set. Writes redis_url."""
     named = _given("REDIS_URL")
     if named:
         write_private(layout.secrets / "redis_url", named)
@@ -239,7 +240,7 @@ def _valkey(layout: Layout) -> Path | None:
 
 
 def _prometheus(layout: Layout) -> Path | None:
-    """The Prometheus binary to run, or None where a URL is given or none can be had."""
+    """Return the Prometheus binary to run, None if a URL is set or none is available."""
     if _given("PROMETHEUS_URL"):
         return None
     try:
@@ -274,7 +275,7 @@ def _wait_for_console(services: Services) -> None:
 
 
 def _seed_and_wait(layout: Layout) -> None:
-    """The first admin and the demo endpoint; returns when it is Ready or has failed."""
+    """Create the first admin and the demo endpoint; return when it is Ready or failed."""
     facts = read_facts(layout)
     services = Services.from_facts(facts)
     environment = os.environ | processes.environment(layout, services)
@@ -311,7 +312,7 @@ def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
 
 
 def status(layout: Layout) -> int:
-    """A line for each program; 1 when nothing runs."""
+    """Print a line per program; return 1 if nothing runs."""
     known = stack.programs(layout)
     if known is None:
         say("Emberline is not running. Start it: make up")
@@ -345,7 +346,7 @@ def _summary(layout: Layout) -> None:
 
 
 def _demo_url(layout: Layout) -> str:
-    """The demo router's address as its provisioner remembers it, "" if it does not."""
+    """Return the demo router's address from the provisioner's state, "" if unknown."""
     router = state.load(layout.var, "demo-router")
     port = router.replicas.get(0, state.Replica()).ports.get("http") if router else None
     return f"http://{ports.HOST}:{port}" if port else ""

@@ -1,6 +1,6 @@
-"""The lock that one `make up` or `make down` holds while it works, and how `down` takes it over.
+"""Lock held by a running `make up` or `make down`, and its takeover by `down`.
 
-The file names its holder for messages and for `down`; whether the lock is held, the kernel decides.
+The file names the holder; the kernel decides whether the lock is held.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import psutil
 from console.launcher.layout import Layout
 from console.launcher.progress import StepFailed, say
 
-# `up` stops the programs it started, in order, before it lets go.
+# `up` stops its programs in order before it releases the lock.
 _TERM_DEADLINE_S = 120.0
 _POLL_S = 0.1
 
 
 @contextmanager
 def held(layout: Layout, verb: str) -> Iterator[None]:
-    """Raise StepFailed if another one is at work."""
+    """Hold the lock; raise StepFailed if it is taken."""
     with _opened(layout) as file:
         if not _take(file):
             other, pid = _holder(file)
@@ -38,8 +38,9 @@ def held(layout: Layout, verb: str) -> Iterator[None]:
 
 @contextmanager
 def taken_over(layout: Layout) -> Iterator[bool]:
-    """For `down`: end the `up` that is at work, wait for another `down`. Yields whether an `up`
-    was ended."""
+    """Hold the lock for `down`: end a running `up`, wait for another `down`. Yield whether an `up`
+    was ended.
+    """
     with _opened(layout) as file:
         asked = 0
         deadline = time.monotonic() + _TERM_DEADLINE_S
@@ -61,7 +62,7 @@ def taken_over(layout: Layout) -> Iterator[bool]:
 
 @contextmanager
 def _opened(layout: Layout) -> Iterator[int]:
-    """Not to append: Linux would then write at the end, whatever offset is given."""
+    """Open without append mode, in which Linux ignores write offsets."""
     file = os.open(layout.run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield file
@@ -78,19 +79,19 @@ def _take(file: int) -> bool:
 
 
 def _sign(file: int, verb: str) -> None:
-    """In place and of one length, which needs no space; on a full disk it may stay unsigned."""
+    """Write in place with constant length, which needs no disk space; ignore a full disk."""
     with suppress(OSError):
         os.pwrite(file, f"{verb:4} {os.getpid():12}\n".encode(), 0)
 
 
 def _holder(file: int) -> tuple[str, int]:
-    """("", 0) if it is not known."""
+    """Return ("", 0) if unknown."""
     verb, _, pid = os.pread(file, 18, 0).decode(errors="replace").partition(" ")
     return (verb, int(pid)) if pid.strip().isdecimal() else ("", 0)
 
 
 def _is_launcher(pid: int) -> bool:
-    """A pid that was not yet replaced in the file may be anybody's by now."""
+    """Verify the pid, which may have been reused since the file was written."""
     try:
         return pid > 0 and "console.launcher" in " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:

@@ -1,12 +1,12 @@
-"""Starts this installation's Prometheus after setting aside what its last start failed on.
+"""Start this installation's Prometheus after moving aside unreadable storage.
 
     python -m console.launcher.metrics_store DATA LOG PROGRAM [ARGUMENT...]
 
-Prometheus does not start while a block, the head's chunks or the write-ahead log cannot be read;
-the last line of its log names which. supervisord then starts it again through this module: what
-that line names is moved to a folder beside DATA, with the reason and the lost period in `why.json`,
-and Prometheus takes this process over. One start moves what one error names; several errors take
-several starts. An error of the machine (disk full, no permission, no memory) moves nothing.
+Prometheus does not start while a block, the head chunks or the write-ahead log is unreadable; the
+last line of its log names which. supervisord then restarts it through this module: the named
+files are moved to a folder beside DATA with the reason and the lost period in `why.json`, and this
+process becomes Prometheus. Each start moves what one error names, so several errors take several
+starts. Machine errors (disk full, no permission, no memory) move nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEAD = ("wal", "wbl", "chunks_head")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What was moved, and the period of which metrics are missing (ISO 8601, "" if not known)."""
+    """Files moved aside, and the period without metrics (ISO 8601, "" if unknown)."""
 
     at: str
     failure: str
@@ -51,7 +51,7 @@ class Loss:
 
 
 def recover(data: Path, log: Path) -> Loss | None:
-    """Move aside what the last start failed on; None if it failed on nothing that can be moved."""
+    """Move aside what failed the last start; return None if there is nothing to move."""
     failure = last_failure(log)
     unreadable = _unreadable(failure, data)
     if not unreadable:
@@ -71,7 +71,7 @@ def recover(data: Path, log: Path) -> Loss | None:
 
 
 def losses(prometheus: Path) -> tuple[Loss, ...]:
-    """Those still kept, the oldest first."""
+    """Return the losses still stored, oldest first."""
     found = []
     for file in sorted((prometheus / SET_ASIDE).glob("*/why.json")):
         try:
@@ -83,7 +83,7 @@ def losses(prometheus: Path) -> tuple[Loss, ...]:
 
 
 def last_failure(log: Path) -> str:
-    """Why the storage could not be opened, if that is how Prometheus ended; "" otherwise."""
+    """Return the storage error that ended Prometheus, "" if it ended otherwise."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -99,19 +99,17 @@ def last_failure(log: Path) -> str:
 
 
 def _unreadable(failure: str, data: Path) -> list[Path]:
-    """What the failure names, as far as it is there."""
     if not failure or _MACHINE.search(failure):
         return []
     named: Sequence[str] = _BLOCK.findall(failure)
     if not named and "chunks_head" in failure:
-        named = ("chunks_head",)  # the write-ahead log has its samples as well
+        named = ("chunks_head",)  # the write-ahead log also has its samples
     elif not named and re.search(r"\bWAL\b|\bWBL\b|/wal/|/wbl/|checkpoint", failure):
         named = _HEAD
     return [path for name in dict.fromkeys(named) if (path := data / name).exists()]
 
 
 def _period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str, str]:
-    """From which moment to which metrics are lost."""
     names = {path.name for path in unreadable}
     times = [_times(path) for path in unreadable if path.name not in _HEAD]
     if times:
@@ -127,7 +125,7 @@ def _period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str,
 
 
 def _times(block: Path) -> tuple[float, float] | None:
-    """Of a block, as its meta.json has them in milliseconds."""
+    """Return the times of a block from meta.json (ms)."""
     try:
         meta = json.loads((block / "meta.json").read_text())
         return float(meta["minTime"]), float(meta["maxTime"])
@@ -143,7 +141,7 @@ def main(argv: Sequence[str]) -> None:
     data, log, *command = argv
     try:
         loss = recover(Path(data), Path(log))
-    except OSError as error:  # Prometheus then says by itself what is wrong
+    except OSError as error:  # Prometheus then reports the error itself
         print(f"emberline: the metrics storage cannot be repaired: {error}", flush=True)
     else:
         if loss is not None:

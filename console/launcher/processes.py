@@ -1,7 +1,7 @@
 """The fixed programs of one machine and their configuration files.
 
-Promises that no secret is in an argv or in supervisord's file: programs find them by file. Must
-not know how endpoints' programs look: the local provisioner adds those in conf.d.
+No secret is in argv or in supervisord's file: programs read secrets from files. The local
+provisioner adds endpoints' programs in conf.d.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dashboards.alerts.rules import render as render_alerts
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.config.scrape_config import render as render_prometheus
 
-OWN_SOURCE = "console"  # as metrics sources call this Prometheus
-# May hold a secret. Given in the environment they reach the console's programs by file, and
-# nothing else that runs here: not Prometheus, no router, no worker.
+OWN_SOURCE = "console"  # name of this Prometheus among metrics sources
+# May contain secrets. Passed by file to the console's programs only, not to Prometheus, routers or
+# workers.
 SECRET_SETTINGS = (
     *("DATABASE_URL", "DJANGO_SECRET_KEY", "PROMETHEUS_URL", "REDIS_URL"),
     *("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_PASSWORD", "EMBERLINE_SMTP_PASSWORD"),
@@ -35,7 +35,7 @@ SECRET_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What this run consists of. `valkey` and `prometheus` are None where a URL was given."""
+    """Services of this run. `valkey` and `prometheus` are None if a URL was given."""
 
     host: str
     port: int
@@ -45,13 +45,13 @@ class Services:
 
     @property
     def url(self) -> str:
-        """The console's address as a person on this machine would type it."""
+        """Return the console's address for a browser on this machine."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Services:
-        """As the last `up` left it; binaries are only told apart from None."""
+        """Restore from the last `up`; of the binaries only their presence is kept."""
         return cls(
             host=str(facts.get("host", "127.0.0.1")),
             port=int(facts.get("port", 8000)),
@@ -62,7 +62,7 @@ class Services:
 
 
 def keep_given_secrets(layout: Layout) -> None:
-    """Put what was given in the environment where the console's programs find it."""
+    """Store secrets from the environment in files for the console's programs."""
     for name in SECRET_SETTINGS:
         value = os.environ.get(name)
         if value:
@@ -72,7 +72,7 @@ def keep_given_secrets(layout: Layout) -> None:
 
 
 def without_secrets(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of supervisord, which all that it starts inherits."""
+    """Return supervisord's environment, which every program inherits."""
     return {name: value for name, value in given.items() if name not in SECRET_SETTINGS}
 
 
@@ -81,7 +81,7 @@ def _given(layout: Layout, name: str) -> Path:
 
 
 def environment(layout: Layout, services: Services) -> dict[str, str]:
-    """What every program of the console needs to know; secrets by file only."""
+    """Return the environment of every console program; secrets by file only."""
     by_file = {
         key: value
         for name in SECRET_SETTINGS
@@ -102,7 +102,7 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
         "EMBERLINE_PROMETHEUS_EMBEDDED": "1" if prometheus else "",
-        "EMBERLINE_ADMIN": "",  # one address cannot be that of three programs
+        "EMBERLINE_ADMIN": "",  # three programs cannot share one address
         "REDIS_URL": "",
         "REDIS_URL_FILE": str(layout.secrets / "redis_url"),
         "PYTHONUNBUFFERED": "1",
@@ -113,7 +113,6 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
 
 
 def programs(layout: Layout, services: Services) -> list[Program]:
-    """In the order in which they start."""
     python = sys.executable
     shared = environment(layout, services)
     found = []
@@ -134,10 +133,10 @@ def programs(layout: Layout, services: Services) -> list[Program]:
 
 
 def write_config(layout: Layout, services: Services) -> Path:
-    """supervisord's file (and Prometheus's); returns the path of the former."""
+    """Write the files of Prometheus and supervisord; return the latter's path."""
     if services.prometheus is not None:
         rules = layout.prometheus / "alerts.yml"
-        if not rules.is_file():  # the console writes what people set, once it runs
+        if not rules.is_file():  # later written by the console
             write_private(rules, render_alerts())
         records = layout.prometheus / "recording.yml"
         write_private(records, recording_rules.render())
@@ -151,7 +150,7 @@ def write_config(layout: Layout, services: Services) -> Path:
 
 
 def write_valkey_config(layout: Layout, port: int, password: str) -> None:
-    """The broker's file. It keeps nothing on disk: every message it holds may be lost."""
+    """Write the broker's configuration, without persistence: messages may be lost."""
     lines = [
         "bind 127.0.0.1",
         f"port {port}",
@@ -175,7 +174,7 @@ def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
     kept = retention(os.environ)
     data = layout.prometheus / "data"
     return (
-        # Sets aside what Prometheus could not read at its last start, then becomes Prometheus.
+        # Moves unreadable storage aside, then becomes Prometheus.
         *(sys.executable, "-m", "console.launcher.metrics_store"),
         *(str(data), str(log_path(layout.var, "prometheus"))),
         str(services.prometheus),
@@ -183,7 +182,7 @@ def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
         f"--storage.tsdb.path={data}",
         f"--storage.tsdb.retention.time={kept.time}",
         f"--storage.tsdb.retention.size={kept.size}",
-        # Together at most about 2 GB, however many people ask for everything at once.
+        # About 2 GB in total at full query concurrency.
         "--query.timeout=10s",
         "--query.max-samples=10000000",
         "--query.max-concurrency=10",

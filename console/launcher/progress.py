@@ -1,4 +1,4 @@
-"""Lines a person reads while waiting: what is being done, and how long it took."""
+"""Progress output: steps with their duration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.processkit.launch import end_with_parent
 
 
 class StepFailed(Exception):
-    """A step could not be done. The message names the remedy; `output` is the command's tail."""
+    """A step failed. The message states the fix; `output` is the end of the command's output."""
 
     def __init__(self, message: str, output: str = "") -> None:
         super().__init__(message)
@@ -22,14 +22,14 @@ class StepFailed(Exception):
 
 
 def say(text: str = "", end: str = "\n") -> None:
-    """Nobody may be there to read it: a closed terminal must not keep us from stopping things."""
+    """Print; ignore a closed terminal, so that stopping continues."""
     with suppress(OSError):
         print(text, end=end, flush=True)
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print the title before, the elapsed time after."""
+    """Print the title before and the elapsed time after the block."""
     live = sys.stdout.isatty()
     started = time.monotonic()
     if live:
@@ -45,8 +45,9 @@ def step(title: str) -> Iterator[None]:
 
 
 def die_with_launcher() -> None:
-    """Between fork and exec of a step: the next `up` must not meet a half-done step still running
-    because this one was killed."""
+    """Run between fork and exec: if this process is killed, its step must not continue beside the
+    next `up`.
+    """
     end_with_parent(signal.SIGKILL)
 
 
@@ -59,8 +60,9 @@ def run(
     timeout_s: float = 1800.0,
     accepted: Sequence[int] = (0,),
 ) -> str:
-    """Run quietly; raise `StepFailed(failure)` with the output's tail unless it ends with one of
-    the `accepted` exit statuses."""
+    """Run silently; raise `StepFailed(failure)` with the end of the output unless the exit status
+    is in `accepted`.
+    """
     try:
         done = subprocess.run(
             [str(part) for part in command],

@@ -1,9 +1,8 @@
-"""What the processes of a running product were told, for commands typed on the same machine.
+"""Environment of the running product, for commands on the same machine.
 
-`emberline cost` asks the same Prometheus, database and broker as the console beside it only if it
-knows what `make up` chose. Promises that what is kept holds no secret (only the names of the files
-with them), is its owner's alone, counts while that very supervisord runs and no longer, and that
-whatever the caller's environment says counts more. Must not know what the settings mean.
+`emberline cost` needs the Prometheus, database and broker chosen by `make up`. The stored
+environment contains no secret (only file names), is readable by its owner only, is valid only
+while that supervisord runs, and yields to the caller's environment.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ from console.processkit.files import write_private
 
 _SETTINGS = ("ALERTMANAGER_", "DATABASE_", "DJANGO_", "EMBERLINE_", "PROMETHEUS_", "REDIS_")
 _SECRET = ("_KEY", "_OIDC", "_PASSWORD", "_SECRET", "_TOKEN", "_URL")
-"""Ends of names whose values may be or hold a secret; a URL may hold a password."""
+"""Suffixes of variables that may contain a secret; a URL may contain a password."""
 _ADDRESSES = ("ALERTMANAGER_URL", "EMBERLINE_PUBLIC_URL", "PROMETHEUS_URL")
 _CLIENTS = (
     *("EMBERLINE_ALLOW_HTTP", "EMBERLINE_CA_FILE", "EMBERLINE_PROFILE", "EMBERLINE_TOKEN_FILE"),
 )
-"""Of a command line which asks a console, as it may have been where this one was started."""
+"""Settings of the CLI, possibly set in the shell that started the product; not stored."""
 _ONE_SOURCE = ("PROMETHEUS_", "EMBERLINE_PROMETHEUS_")
-"""Where metrics come from and how to log in there: all of one hand or none."""
+"""Variables for metrics access, adopted together or not at all."""
 
 
 def keep(layout: Layout, supervisor: int, env: Mapping[str, str]) -> None:
-    """`env` is what the console's programs have, inherited or set."""
+    """Store `env`, the full environment of the console's programs."""
     told = {name: _lasting(name, value) for name, value in env.items() if _worth(name, value)}
     text = json.dumps({"supervisor": supervisor, "environment": told}, indent=1, sort_keys=True)
     write_private(layout.told, text)
 
 
 def bind(layout: Layout, supervisor: int) -> None:
-    """What was kept before supervisord had a pid counts from now on."""
+    """Validate the stored environment for this supervisord."""
     try:
         kept = json.loads(layout.told.read_text())
         if kept["supervisor"] != supervisor:
             kept["supervisor"] = supervisor
             write_private(layout.told, json.dumps(kept, indent=1, sort_keys=True))
     except (OSError, ValueError, KeyError, TypeError):
-        return  # commands typed beside it then ask with their own environment
+        return  # commands then use only their own environment
 
 
 def forget(layout: Layout) -> None:
@@ -51,8 +50,9 @@ def forget(layout: Layout) -> None:
 
 
 def adopt(env: MutableMapping[str, str]) -> None:
-    """Complete the environment of this process by what the product beside it was told, if one
-    runs. A name that is there stays, though it be empty, and with it what it belongs to."""
+    """Complete this process's environment from the running product. An existing variable, even if
+    empty, is kept together with those that belong to it.
+    """
     layout = default_layout()
     said = {_belongs(name) for name in env}
     for name, value in _running(layout).items():
@@ -61,7 +61,7 @@ def adopt(env: MutableMapping[str, str]) -> None:
 
 
 def supervisor_pid(layout: Layout) -> int:
-    """supervisord's pid, 0 if it does not run. A pid file alone proves nothing: pids return."""
+    """Return supervisord's pid, 0 if not running. Verify it: pids are reused."""
     try:
         pid = int((layout.run / "supervisord.pid").read_text())
         command = " ".join(psutil.Process(pid).cmdline())
@@ -71,7 +71,7 @@ def supervisor_pid(layout: Layout) -> int:
 
 
 def _running(layout: Layout) -> dict[str, str]:
-    """Nothing of a product which ended without `down`, nor of a run before the present one."""
+    """Ignore the environment of an earlier run or of a product that crashed."""
     try:
         kept = json.loads(layout.told.read_text())
         pid, told = kept["supervisor"], dict(kept["environment"])
@@ -89,7 +89,7 @@ def _worth(name: str, value: str) -> bool:
 
 
 def _lasting(name: str, value: str) -> str:
-    """The console's programs work in ROOT, a command anywhere."""
+    """Make a path absolute: console programs run in ROOT, commands anywhere."""
     return str(ROOT / value) if value and name.endswith("_FILE") else value
 
 

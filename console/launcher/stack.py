@@ -1,8 +1,7 @@
-"""Starts, asks and stops supervisord, the one parent of every managed process.
+"""Start, query and stop supervisord, the parent of every managed process.
 
-Promises that there is at most one supervisord per `var/`, that `stop` returns only when nothing
-of it is left, and that whatever it could not stop is killed and named. Must not know what the
-programs are for.
+At most one supervisord per `var/`. `stop` returns when nothing is left; processes that do not stop
+are killed and reported.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from console.provisioners.local.supervisord import command, socket_path
 
 STOP_DEADLINE_S = 90.0
 _KILLED_S = 10.0
-# Every managed process inherits this variable, so that one which left its group is still found.
+# Inherited by every managed process, so that one that left its group is still found.
 MARK = "EMBERLINE_SUPERVISED"
 _BROKERS = ("valkey-server", "redis-server")
 
@@ -37,7 +36,7 @@ def is_running(layout: Layout) -> bool:
 
 
 def programs(layout: Layout) -> dict[str, ProcessInfo] | None:
-    """supervisord's view of every program by name; None when it does not answer."""
+    """Return every program by name; None if supervisord does not respond."""
     try:
         return Supervisor(socket_path(layout.var)).all()
     except ProvisionError:
@@ -45,8 +44,9 @@ def programs(layout: Layout) -> dict[str, ProcessInfo] | None:
 
 
 def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
-    """Start supervisord in a session of its own, so that Ctrl-C reaches only the launcher,
-    which then stops the programs in order. Raises StepFailed if it does not answer."""
+    """Start supervisord in its own session, so that Ctrl-C reaches only the launcher, which stops
+    the programs in order. Raise StepFailed if it does not respond.
+    """
     log = layout.logs / "supervisord.out"
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -71,7 +71,7 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(layout: Layout) -> list[str]:
-    """Stop every program and supervisord; returns a line for each process that had to be killed."""
+    """Stop every program and supervisord; return a line per killed process."""
     pid = supervisor_pid(layout)
     try:
         Supervisor(socket_path(layout.var)).shut_down()
@@ -85,7 +85,7 @@ def stop(layout: Layout) -> list[str]:
 
 
 def _runs(pid: int) -> bool:
-    """A zombie does not: after Ctrl-C supervisord is the launcher's own child, not yet reaped."""
+    """Ignore zombies: after Ctrl-C supervisord is an unreaped child of the launcher."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -93,7 +93,9 @@ def _runs(pid: int) -> bool:
 
 
 def leftovers(layout: Layout) -> list[psutil.Process]:
-    """Processes which carry this var's mark in their environment, the caller's family apart."""
+    """Return processes with this var's mark in their environment, except the caller and its
+    ancestors.
+    """
     mark = str(layout.var)
     family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
@@ -109,12 +111,12 @@ def leftovers(layout: Layout) -> list[psutil.Process]:
 
 
 def _is_broker(process: psutil.Process, layout: Layout) -> bool:
-    """Valkey writes its title over its environment, so it is known by where it works."""
+    """Recognize Valkey by its working directory: its title overwrites its environment."""
     return process.name() in _BROKERS and process.cwd() == str(layout.run)
 
 
 def kill_leftovers(layout: Layout) -> list[str]:
-    """Kill what outlived supervisord (a process that left its group), and say what it was."""
+    """Kill processes that outlived supervisord and return a description of each."""
     killed = []
     found = leftovers(layout)
     for process in found:
@@ -123,12 +125,12 @@ def kill_leftovers(layout: Layout) -> list[str]:
             process.kill()
         except psutil.Error:
             continue
-    psutil.wait_procs(found, timeout=_KILLED_S)  # until then their ports are taken
+    psutil.wait_procs(found, timeout=_KILLED_S)  # their ports are in use until then
     return killed
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float, every_s: float = 0.2) -> bool:
-    """Poll until the condition holds; False at the deadline."""
+    """Poll until the condition is true; return False at the deadline."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if condition():

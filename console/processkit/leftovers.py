@@ -1,9 +1,8 @@
-"""Finds processes which outlived their keeper.
+"""Find processes that outlived their launcher. Linux only: reads /proc.
 
-Promises to name only processes which belong to the given folder: they carry its mark in their
-environment, or (a server that rewrote its title has lost its environment) they are in the
-keeper's old process group and still work in that folder. A person's shell standing in the
-folder is neither. Linux only: it reads /proc. Must not know what the processes do.
+A process belongs to the folder if it has the folder's mark in its environment, or (a server that
+overwrote its environment) is in the launcher's old process group and still works in the folder. A
+user's shell in the folder matches neither.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of the process table."""
-
     pid: int
     parent: int
     group: int
@@ -40,7 +37,7 @@ def processes() -> Iterator[Process]:
 
 def _read(pid: int) -> Process | None:
     try:
-        # The command, in brackets, may hold anything; the fields follow the last bracket.
+        # The command, in brackets, may contain anything; fields follow the last bracket.
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
@@ -48,17 +45,17 @@ def _read(pid: int) -> Process | None:
 
 
 def children(pid: int) -> list[int]:
-    """Living children; the one that was started first, or adopted first, comes first."""
+    """Return living children, the first started or adopted one first."""
     listed = _PROC / str(pid) / "task" / str(pid) / "children"
     try:
         found = [_read(int(word)) for word in listed.read_text().split()]
-    except OSError:  # the process is gone, or the kernel keeps no such list
+    except OSError:  # the process is gone, or the kernel has no such list
         found = [p for p in processes() if p.parent == pid]
     return [p.pid for p in found if p is not None and not p.is_zombie]
 
 
 def find(folder: Path, group: int = 0) -> list[int]:
-    """Pids which belong to `folder`; `group` is the process group it was last run in, if known."""
+    """Return pids that belong to `folder`; `group` is its last process group, if known."""
     mark = f"{MARK}={folder}".encode()
     spared = _ancestors(os.getpid())
     return [
@@ -71,7 +68,7 @@ def find(folder: Path, group: int = 0) -> list[int]:
 
 
 def end(folder: Path, group: int = 0, grace_s: float = 0.0) -> list[int]:
-    """TERM, then KILL what is left after `grace_s`; returns what even that did not end."""
+    """Send TERM, then KILL after `grace_s`; return the pids that survive both."""
     if grace_s > 0:
         _signal(find(folder, group), signal.SIGTERM)
         if not _wait(folder, group, grace_s):

@@ -1,7 +1,6 @@
-"""Server contexts which say why a handshake failed, for every process of ours that speaks TLS.
+"""TLS server contexts with counted handshake failures, and browser request checks.
 
-Promises that each failed handshake is told once, with a reason out of a closed list, so that it can
-be a label. Must not know files, flags or sockets.
+Each failed handshake is reported once, with a reason from a closed list, usable as a label.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-# Why a client's handshake failed, as counted. A client which just goes away is not counted.
+# Reasons of failed handshakes, as counted. A client that disconnects is not counted.
 HANDSHAKE_REASONS = (
     "not_tls",
     "protocol_version",
@@ -24,11 +23,17 @@ _NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER")
 _VERSION = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
 
 Failed = Callable[[str], None]
+# Content types that browsers send to another origin without a preflight request.
+_FORM_TYPES: Final = frozenset(
+    {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
+)
+_HEALTH: Final = ("/healthz", "/readyz")  # accessible under any host name, without a secret
+Header = Callable[[str], str | None]  # returns a header's value by its lower-case name
 
 
 def handshake_reason(error: ssl.SSLError) -> str:
     reason = error.reason or ""
-    # Some versions of OpenSSL call plain text a record layer failure with that version number.
+    # Some versions of OpenSSL report plain text as a record layer failure with that version number.
     if reason in _NOT_TLS or reason == "PACKET_LENGTH_TOO_LONG":
         return "not_tls"
     if reason in _VERSION or reason.endswith("ALERT_PROTOCOL_VERSION"):
@@ -41,7 +46,7 @@ def handshake_reason(error: ssl.SSLError) -> str:
 
 
 class _Session(ssl.SSLObject):
-    """Loops drop a failed handshake without telling anybody: here is the only place to see it."""
+    """Reports handshake failures here, because event loops drop them silently."""
 
     context: ServerContext
 
@@ -56,14 +61,14 @@ class _Session(ssl.SSLObject):
 
 
 class ServerContext(ssl.SSLContext):
-    """`failed(reason)` hears of each; TLS 1.2 or newer, no renegotiation."""
+    """Calls `failed(reason)` per failure; TLS 1.2 or newer, no renegotiation."""
 
     sslobject_class = _Session
     failed: Failed
 
     @classmethod
     def make(cls, failed: Failed) -> ServerContext:
-        """Without a certificate yet."""
+        """Return a context without a certificate."""
         context = cls(ssl.PROTOCOL_TLS_SERVER)
         context.failed = failed
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -71,16 +76,8 @@ class ServerContext(ssl.SSLContext):
         return context
 
 
-# What a browser sends to another origin without asking there first.
-_FORM_TYPES: Final = frozenset(
-    {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
-)
-_HEALTH: Final = ("/healthz", "/readyz")  # checked under any name, and without a secret
-Header = Callable[[str], str | None]  # a header's value by its name in lower case
-
-
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on, or a host name, is this machine for itself."""
+    """Return whether an address or host name is loopback."""
     bare = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(bare).is_loopback
@@ -89,9 +86,9 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal(path: str, header: Header, *, is_local: bool, is_order: bool) -> str:
-    """Return why a request is refused, "" if it is not; a health check never is.
+    """Return why a request is rejected, "" if accepted; health checks are always accepted.
 
-    `is_local`: the port listens on a loopback address. `is_order`: the request changes something.
+    `is_local`: the port listens on loopback. `is_order`: the request changes something.
     """
     if path in _HEALTH:
         return ""

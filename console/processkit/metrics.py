@@ -1,8 +1,7 @@
-"""Counts with plain numbers and writes Prometheus' text format (version 0.0.4).
+"""Counters, gauges and histograms in Prometheus' text format (version 0.0.4).
 
-Promises that counting costs an addition (no lock: a process counts on one thread) and that every
-child exists from the moment it is asked for, so that a zero shows. Children are made at start.
-Must not know what is counted.
+An increment costs an addition without a lock: a process counts on one thread. Series exist, with
+value zero, once requested; create them at start.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LINE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$", re.ASCII)
+_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_ESCAPE = re.compile(r'\\([\\n"])')
+_MEANS = {"n": "\n", "\\": "\\", '"': '"'}
 
 
 class Number:
-    """One series of a counter or a gauge."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Histogram:
 
 
 class Registry:
-    """All families of a process, in the order in which they were first named."""
+    """All families of a process, in order of creation."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
@@ -122,7 +123,7 @@ def escape(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As Prometheus' own clients write it: 1.0, 0.25, +Inf, 1e+06."""
+    """Format like Prometheus' own clients: 1.0, 0.25, +Inf, 1e+06."""
     if value == float("inf"):
         return "+Inf"
     text = repr(float(value))
@@ -133,12 +134,6 @@ def _number(value: float) -> str:
     return text
 
 
-_LINE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$", re.ASCII)
-_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
-_ESCAPE = re.compile(r'\\([\\n"])')
-_MEANS = {"n": "\n", "\\": "\\", '"': '"'}
-
-
 @dataclass(frozen=True, slots=True)
 class MetricSample:
     name: str
@@ -147,7 +142,7 @@ class MetricSample:
 
 
 def parse(text: str, prefix: str = "") -> list[MetricSample]:
-    """The samples whose name begins with `prefix`, in their order."""
+    """Return the samples whose name starts with `prefix`, in order."""
     found = []
     for line in text.splitlines():
         if not line.startswith(prefix or "") or line.startswith("#"):
@@ -168,7 +163,7 @@ def parse(text: str, prefix: str = "") -> list[MetricSample]:
 
 
 def total(samples: Iterable[MetricSample], name: str, **labels: str) -> float | None:
-    """The sum over the children with these labels; None when there is none: absent is not zero."""
+    """Return the sum over matching series; None if there are none: absent is not zero."""
     wanted = set(labels.items())
     values = [s.value for s in samples if s.name == name and wanted <= set(s.labels.items())]
     return sum(values) if values else None

@@ -1,19 +1,18 @@
-"""The waist between what is wanted and what runs: specs go down, observations come up.
+"""Interface between controllers and platforms: specs go down, observations come up.
 
-Promises that a caller needs only four verbs (`apply`, `observe`, `delete`, `logs`), that every
-verb is idempotent and short (none waits for a process to become ready), and that nothing but
-frozen dataclasses crosses. Must not know Django, Celery, endpoints, routers or caches.
+Four verbs (`apply`, `observe`, `delete`, `logs`), each idempotent and short: none waits for a
+process to become ready. Only frozen dataclasses cross the interface.
 
 An argv entry, an environment value or a file's content may hold placeholders, which the
-provisioner fills for each replica:
+provisioner fills in for each replica:
 
     {host}         address the replica listens on
-    {port:NAME}    the port the provisioner gave to the port called NAME
-    {channel:NAME} where the replica binds the channel called NAME, as a ZeroMQ endpoint
-    {dir}          the replica's own folder, where its `files` are placed
-    {replica}      the replica's index, from 0
+    {port:NAME}    port number assigned to the port NAME
+    {channel:NAME} ZeroMQ endpoint on which the replica binds the channel NAME
+    {dir}          the replica's folder, which contains its `files`
+    {replica}      replica index, from 0
 
-Braces are otherwise left alone, so JSON in an argument needs no escaping.
+Other braces are left alone, so JSON in an argument needs no escaping.
 """
 
 from __future__ import annotations
@@ -27,9 +26,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from console.provisioners.pods import Around, Pod
 
+PORT_TAKEN = "PortTaken"
+"""Reason of a replica whose fixed port another process holds."""
+
 
 class ProvisionError(Exception):
-    """A verb could not do its work. `reason` is a stable CamelCase code for people and alerts."""
+    """Failure of a provisioner verb. `reason` is a stable CamelCase code for users and alerts."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -37,12 +39,12 @@ class ProvisionError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Whole through pickle: Celery must know an outcome again to call it an expected one."""
+        """Keep all fields through pickle: Celery must recognize the type as an expected error."""
         return type(self), (self.reason, self.message), dict(self.__dict__)
 
 
 class TemporaryError(ProvisionError):
-    """Worth trying again unchanged, after `delay_s` seconds."""
+    """Failure worth retrying unchanged after `delay_s` seconds."""
 
     def __init__(self, reason: str, message: str, delay_s: float = 5.0) -> None:
         super().__init__(reason, message)
@@ -50,13 +52,14 @@ class TemporaryError(ProvisionError):
 
 
 class PermanentError(ProvisionError):
-    """Will fail again until the spec or the machine changes."""
+    """Failure that repeats until the spec or the machine changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSpec:
-    """A file placed in the replica's folder before it starts, mode 0600. `secret`: its content
-    is not for everybody who may read configuration."""
+    """A file written to the replica's folder before start, mode 0600. `secret` content must not be
+    readable with configuration rights alone.
+    """
 
     path: str
     content: str
@@ -65,7 +68,7 @@ class FileSpec:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An HTTP GET which answers 200 once the replica can serve."""
+    """HTTP GET that returns 200 once the replica can serve."""
 
     path: str
     port: str
@@ -74,21 +77,23 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSpec:
-    """Everything needed to run `replicas` equal processes.
+    """Everything needed to run `replicas` identical processes.
 
-    `owner` groups workloads which belong to one object ("endpoint/demo"); `name` is a DNS label
-    unique within the provisioner, its replicas are called `name-0` and so on; `role` is worker,
-    router or cache-node. A process starts in its replica's folder, with `env` added to the
-    environment of the machine. `secret_env` maps a variable's name to the path of a file whose
-    content becomes its value at apply time: a spec names secrets, it never holds them (and a
-    secret that changes alone restarts nothing). `live_files` may change without a restart (the
-    process watches them), so they do not count in `spec_hash`; nor does `memory_bytes`, a limit
-    which a provisioner that enforces it may be able to move under a running process. `channels`
-    are sockets without a login which only processes of the same owner may reach: the provisioner
-    sees to that. `secret_files` maps a path in the replica's folder to the file whose content it
-    gets, as `secret_env` does for variables. `secrets_within` maps a variable of `secret_env` to
-    the folder out of which its file is never read: the name is a user's. `pod` and `around` are
-    for provisioners which have pods (`around` restarts nothing); the others ignore them.
+    `owner` groups the workloads of one object ("endpoint/demo"). `name` is a DNS label unique
+    within the provisioner; replicas are named `name-0`, `name-1` and so on. `role` is worker,
+    router or cache-node. A process starts in its replica's folder with `env` added to the machine's
+    environment.
+
+    `secret_env` maps a variable to the path of a file whose content becomes its value at apply
+    time: a spec names secrets and never contains them, and a change of a secret alone restarts
+    nothing. `secret_files` does the same for paths in the replica's folder. `secrets_within` maps a
+    variable of `secret_env` to the folder its file must be in, because the file name comes from a
+    user.
+
+    `live_files` may change without a restart (the process watches them) and `memory_bytes` may be
+    changed under a running process, so neither counts in `spec_hash`. `channels` are sockets
+    without authentication; the provisioner restricts them to processes of the same owner. `pod` and
+    `around` apply to provisioners with pods (`around` restarts nothing); others ignore them.
     """
 
     owner: str
@@ -115,7 +120,7 @@ class WorkloadSpec:
 
     @property
     def spec_hash(self) -> str:
-        """Sixteen hex digits over all that needs a restart when it changes."""
+        """Return 16 hex digits over every field whose change requires a restart."""
         facts = asdict_plain(self)
         for live in ("live_files", "replicas", "memory_bytes", "around", "secrets_within"):
             facts.pop(live, None)
@@ -124,8 +129,9 @@ class WorkloadSpec:
 
 
 def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
-    """The spec as JSON-ready values (mapping proxies become dicts). What only some specs have is
-    left out where it is empty, so that hashes of replicas which run do not change by its coming."""
+    """Return the spec as JSON-ready values. Optional fields are left out while empty, so that
+    adding a field does not change the hashes of running replicas.
+    """
     facts: dict[str, object] = {}
     for name in spec.__dataclass_fields__:
         value = getattr(spec, name)
@@ -142,42 +148,39 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
 
 
 def _file(file: FileSpec) -> dict[str, object]:
-    """Secret or not is where it lies, not what the process reads."""
+    """Leave out `secret`: it decides where the file is stored, not what the process reads."""
     return {"path": file.path, "content": file.content}
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Where an applied workload is found again: equal for every `apply` of the same name."""
+    """Handle of an applied workload: equal for every `apply` of the same name."""
 
     provisioner: str
     name: str
 
 
-PORT_TAKEN = "PortTaken"
-"""Reason of a replica whose fixed port another process holds."""
-
-
 class ReplicaState(StrEnum):
-    """What one process is doing, as far as the provisioner can see without asking the process
-    more than its probe."""
+    """State of one process, derived from the platform and its probe."""
 
-    STARTING = "starting"  # process runs, its probe refuses or says no
-    READY = "ready"  # probe answers 200
-    STOPPING = "stopping"  # asked to end, still draining
-    BACKOFF = "backoff"  # died, will be started again
-    EXITED = "exited"  # does not run; started again by the next `apply` only
-    UNKNOWN = "unknown"  # process runs, its probe did not answer in time: hung or only busy
+    STARTING = "starting"  # process runs, probe refused or not 200
+    READY = "ready"  # probe returns 200
+    STOPPING = "stopping"  # stop requested, still draining
+    BACKOFF = "backoff"  # exited, will be restarted
+    EXITED = "exited"  # not running; only the next `apply` starts it
+    UNKNOWN = "unknown"  # process runs, probe timed out: hung or busy
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaObservation:
-    """One replica as seen now. `urls` maps port names to `http://host:port`, `channels` channel
-    names to the ZeroMQ endpoint where a peer connects; `started_at` is epoch seconds of the
-    present process (0 if none); `restarts` counts deaths the supervisor has seen since the
-    replica was created. `reason` is a stable CamelCase code of why it is not ready
-    (Unschedulable, ImagePullBackOff, OOMKilled), "" where nobody says; `node` the machine it runs
-    on; `containers` the names whose logs can be read, the process's own first."""
+    """One observed replica.
+
+    `urls` maps port names to `http://host:port`, `channels` channel names to the ZeroMQ endpoint
+    for peers. `started_at` is epoch seconds of the current process (0: none); `restarts` counts
+    exits seen by the supervisor since the replica was created. `reason` is a stable CamelCase code
+    for not being ready (Unschedulable, ImagePullBackOff, OOMKilled), "" if unknown. `node` is the
+    machine, `containers` lists the containers with logs, the main one first.
+    """
 
     name: str
     index: int
@@ -197,8 +200,9 @@ class ReplicaObservation:
 
 @dataclass(frozen=True, slots=True)
 class PartCondition:
-    """Of one object around the replicas (a rollout, a route, a certificate, a scaler): `part`
-    names it, `ready` None while nobody says."""
+    """Condition of one related object (rollout, route, certificate, autoscaler) named `part`.
+    `ready` is None while unknown.
+    """
 
     part: str
     ready: bool | None
@@ -209,7 +213,7 @@ class PartCondition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster about one of the workload's objects. Times are epoch seconds."""
+    """Cluster event about one of the workload's objects. Times are epoch seconds."""
 
     subject: str
     reason: str
@@ -222,8 +226,9 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A field which is not as we want it, and who else set it (a field manager, "" if nobody
-    owns it any more). `path` as in `.spec.replicas`; values as JSON."""
+    """A field that differs from the applied value, and the field manager that set it ("" if none
+    owns it). `path` is like `.spec.replicas`; values are JSON.
+    """
 
     object: str
     path: str
@@ -234,16 +239,19 @@ class Drift:
 
     @property
     def key(self) -> str:
-        """Names the field among all of a workload: `Deployment/demo-worker.spec.replicas`."""
+        """Identify the field within a workload: `Deployment/demo-worker.spec.replicas`."""
         return f"{self.object}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What runs under a Ref. `exists` is False when nothing of it is left. `wanted`: how many
-    replicas an autoscaler wants now, None where the spec alone decides. `url`: where callers
-    outside reach it, "" if it is not exposed or has no address yet. `failed`: a stable reason
-    when the platform has given up on rolling out the present spec (`message` says more)."""
+    """State of everything under a Ref.
+
+    `exists` is False when nothing is left. `wanted` is the replica count requested by an
+    autoscaler, None if the spec decides. `url` is the external address, "" if not exposed or not
+    assigned yet. `failed` is a stable reason if the platform abandoned the rollout of the current
+    spec (`message` has details).
+    """
 
     exists: bool
     replicas: tuple[ReplicaObservation, ...] = ()
@@ -256,7 +264,7 @@ class Observation:
     drift: tuple[Drift, ...] = ()
 
     def ready(self, spec_hash: str | None = None) -> tuple[ReplicaObservation, ...]:
-        """Replicas which can serve (and run the given spec, if one is given)."""
+        """Return replicas that can serve, limited to `spec_hash` if given."""
         return tuple(
             r
             for r in self.replicas
@@ -265,18 +273,17 @@ class Observation:
 
 
 class Provisioner(Protocol):
-    """Turns specs into running things.
+    """Turns specs into running processes.
 
-    `apply` creates what is missing, removes what is too many (highest index first) and replaces
-    outdated replicas one at a time: a call replaces at most one; one that serves only while
-    every other wanted replica serves too, one that surely does not at any time. The caller calls
-    again until `observe` shows the wanted hash everywhere. A replica keeps its index, and with
-    it its ports, when it is replaced. `observe` and `apply` may finish what an earlier call has
-    begun. All verbs raise `TemporaryError` or `PermanentError`, nothing else.
+    `apply` creates missing replicas, removes surplus ones (highest index first) and replaces
+    outdated ones, at most one per call: a serving replica only while all other wanted ones serve,
+    one that certainly does not serve at any time. Call again until `observe` shows the wanted hash
+    everywhere. A replaced replica keeps its index and ports. `observe` and `apply` may complete
+    work begun by an earlier call. Verbs raise only `TemporaryError` and `PermanentError`.
 
-    A provisioner which `rolls` hands replacing over to its platform: new replicas come up beside
-    the old ones, old ones go when new ones are ready, never fewer ready ones than wanted; names
-    and addresses change, and an index is only an order. The caller then plans no replacing.
+    If `rolls` is true, the platform does the replacing: new replicas start beside old ones, and old
+    ones end once new ones are ready; names and addresses change, an index is only an order, and the
+    caller plans no replacement.
     """
 
     name: str
@@ -287,24 +294,24 @@ class Provisioner(Protocol):
     def observe(self, ref: Ref) -> Observation: ...
 
     def delete(self, ref: Ref) -> None:
-        """Ask for the end of it; gone when `observe` says `exists=False`."""
+        """Request deletion; complete when `observe` returns `exists=False`."""
         ...
 
     def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
-        """Last lines of each replica's log, by replica name."""
+        """Return the last lines of each replica's log, by replica name."""
         ...
 
 
 @runtime_checkable
 class RollingProvisioner(Provisioner, Protocol):
-    """What one which `rolls` can do besides; every verb idempotent and, but for `follow`, short."""
+    """Additional verbs of a provisioner with `rolls`; idempotent and, except `follow`, short."""
 
     def heal(self, ref: Ref) -> None:
-        """Make every field that drifted as it is wanted, whoever else has set it."""
+        """Restore every drifted field, regardless of its manager."""
         ...
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
-        """Leave these fields (`Drift.key`) to whoever set them, from now on."""
+        """Leave these fields (`Drift.key`) to their current managers from now on."""
         ...
 
     def follow(
@@ -317,7 +324,8 @@ class RollingProvisioner(Provisioner, Protocol):
         tail: int = 100,
         stay: bool = True,
     ) -> Iterator[str]:
-        """Lines of one container from `since` on (epoch seconds; 0: the last `tail`), as they come,
-        each led by its time (RFC 3339) and a space. Ends when the container does, when the
-        iterator is closed, or (not `stay`) with what there is now."""
+        """Yield lines of one container from `since` on (epoch seconds; 0: the last `tail`), each
+        prefixed with its time (RFC 3339) and a space. Ends with the container, when the iterator is
+        closed, or (without `stay`) after the existing lines.
+        """
         ...

@@ -1,9 +1,9 @@
-"""The line of a log that explains why a process ended. Pure; the log itself is kept elsewhere.
+"""Find the log line that explains why a process ended.
 
-A log may be cut at its beginning (a kubelet keeps the last 2048 bytes as termination message), may
-interleave several processes of one server, and often ends with an exception that only refers to an
-earlier one. The cause is the last exception that explains something, followed back through
-`raise ... from ...` to the first of its chain.
+A log may be cut at its beginning (a termination message has the last 2048 bytes), may interleave
+several processes, and often ends with an exception that only refers to an earlier one. The cause
+is the last exception with an explanation, followed through `raise ... from ...` to the first of
+its chain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDS_MESSAGE = re.compile(
     r"^\s*$|^Traceback |^During handling |^The above exception |^Process |^launch: |^sys:\d"
     r"|^/\S+:\d+:|^\s+For further information|^\s+warnings\.warn|^\s+File \""
 )
-# Exceptions by which one part of a server reports that another part has failed.
+# Exceptions that only report the failure of another part of the server.
 _REFERS_ELSEWHERE = re.compile(
     r"root cause above|EngineDeadError|Engine core initialization failed|EngineCore encountered"
     r"|WorkerProc initialization failed|^(?:SystemExit|KeyboardInterrupt|asyncio\..*CancelledError)"
@@ -63,7 +63,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Found:
-    """An exception of the log. `caused`: the one before it in the log is its cause."""
+    """An exception in the log. `caused`: the preceding exception in the log is its cause."""
 
     name: str
     message: str
@@ -79,19 +79,19 @@ class _Found:
 
 
 def crash_cause(log: str) -> str:
-    """Return the decisive line of `log` without secrets, "" if it holds none."""
+    """Return the decisive line of `log` with secrets masked, "" if none."""
     return _trimmed(_explained(log)[0])
 
 
 def last_words(log: str) -> str:
-    """Return the cause, else what refers to it, else the last line that holds something."""
+    """Return the cause, else the exception that refers to it, else the last non-empty line."""
     cause, reference = _explained(log)
     rest = [line.strip() for line in log.splitlines() if line.strip()]
     return _trimmed(cause or reference or (rest[-1] if rest else ""))
 
 
 def _explained(log: str) -> tuple[str, str]:
-    """The decisive line, and the last exception that only refers to another one."""
+    """Return the decisive line and the last exception that only refers to another one."""
     lines = [_parsed(line) for line in log.splitlines()]
     decisive = reference = ""
     exceptions: dict[str, list[_Found]] = {}
@@ -122,14 +122,15 @@ def _explained(log: str) -> tuple[str, str]:
 
 
 def death_text(how: str, log: str, *, by_signal: bool) -> str:
-    """Return how a process ended and why. One that was killed has nothing to do with the last line
-    of its log, unless that names a cause."""
+    """Describe how a process ended and why. After a signal, the last log line is used only if it
+    names a cause.
+    """
     why = crash_cause(log) if by_signal else last_words(log)
     return f"{how}: {why}" if why else how
 
 
 def exit_text(code: int, number: int = 0) -> str:
-    """Return such as "exit code 137 (SIGKILL)"; `number` is the signal where it is known."""
+    """Return text like "exit code 137 (SIGKILL)"; `number` is the signal if known."""
     try:
         name = f" ({signal.Signals(number or code - 128).name})"
     except ValueError:
@@ -148,7 +149,7 @@ def _parsed(line: str) -> _Line:
 
 
 def _message(first: str, lines: list[_Line], at: int) -> str:
-    """The message of an exception may go on for some lines."""
+    """Return the exception message, which may span several lines."""
     words = [first]
     for line in lines[at + 1 : at + 1 + _MAX_CONTINUATION]:
         other = line.process != lines[at].process or line.level != lines[at].level
@@ -161,7 +162,6 @@ def _message(first: str, lines: list[_Line], at: int) -> str:
 
 
 def _root(chain: list[_Found]) -> str:
-    """The first cause of the last exception."""
     at = len(chain) - 1
     while at > 0 and chain[at].caused:
         at -= 1
@@ -173,7 +173,7 @@ def _one_liner(text: str) -> str:
 
 
 def _last_error(lines: list[_Line]) -> str:
-    """Of a server that logs what stops it. What refers elsewhere explains nothing."""
+    """Return the last logged error that is not a mere reference to another failure."""
     bad = [
         line.text.strip()
         for line in lines

@@ -1,10 +1,9 @@
-"""A provisioner which runs nothing: replicas exist on paper only.
+"""Provisioner without processes: replicas exist only as records.
 
-Promises the waist's behaviour without a process, a port or a wait, so the console can be shown
-and tested anywhere: a new replica is `starting` when first observed and `ready` from the second
-time on; what is removed is `stopping` once and then gone. With a path, several processes share
-one JSON file; without, the state lives in the instance. Must never be mistaken for the real
-thing: logs say so, and its addresses answer nobody.
+For demonstrations and tests: a new replica is `starting` on first observation and `ready` from
+the second; a removed one is `stopping` once, then gone. With a path, several processes share one
+JSON file; otherwise state is in the instance. Logs state that it is a fake, and its addresses do
+not respond.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class FakeProvisioner:
             return {f"{ref.name}-{index}": "".join(lines) for index in sorted(workload.replicas)}
 
     def crash(self, ref: Ref, index: int) -> None:
-        """Let one replica die, as a demonstration: it is restarted by itself."""
+        """Simulate a crash of one replica, which then restarts by itself."""
         check_ref(ref, self.name)
         with self._world() as world:
             replica = world.workloads[ref.name].replicas[index]
@@ -126,7 +125,7 @@ class FakeProvisioner:
 
     @contextmanager
     def _world(self) -> Iterator[_World]:
-        """The state, alone; written back when the block ends without an error."""
+        """Hold the state exclusively; write it back when the block ends without an error."""
         if self._path is None:
             with self._lock:
                 yield self._memory
@@ -155,7 +154,7 @@ def _port(world: _World) -> int:
 
 
 def _pass_time(workload: _Workload) -> None:
-    """Each look moves every replica one step on its way."""
+    """Advance every replica by one step per observation."""
     for index, replica in list(workload.replicas.items()):
         replica.looks += 1
         if replica.looks < 2:

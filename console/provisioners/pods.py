@@ -1,8 +1,7 @@
-"""What only a cluster can carry: a pod beyond its process, and the objects around it.
+"""Cluster-only parts of a spec: pod settings and the objects around the pods.
 
-Promises frozen facts which cross the waist inside a `WorkloadSpec`. `Pod` changes need new pods;
-`Around` changes do not. What has no meaning of our own (a volume's source, an affinity) is held in
-Kubernetes' own words. Must not know Kubernetes' client, an endpoint or a cache tier.
+Changes of `Pod` need new pods; changes of `Around` do not. Fields without a meaning for Emberline
+(a volume's source, an affinity) keep Kubernetes' own format.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """A key of a Secret which is in the cluster already, in the workload's namespace."""
+    """A key of an existing Secret in the workload's namespace."""
 
     name: str
     key: str
@@ -22,10 +21,12 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """`source` as Kubernetes writes it (`{"emptyDir": {}}`); mounted at `path`, if it has one. A
-    source whose `csi` has a `volumeHandle` is that of a PersistentVolume (`mountOptions` and
-    `capacity` may stand beside it): most drivers of shares mount nothing else, so the workload
-    gets a volume and a claim of its own for it."""
+    """A volume, mounted at `path` if set; `source` is in Kubernetes format (`{"emptyDir": {}}`).
+
+    A source whose `csi` has a `volumeHandle` is that of a PersistentVolume (`mountOptions` and
+    `capacity` are optional siblings). Most drivers for shares support nothing else, so the workload
+    gets its own PersistentVolume and claim.
+    """
 
     name: str
     source: Mapping[str, Any]
@@ -36,7 +37,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class DiskClaim:
-    """A disk of each replica's own, kept when the replica is replaced (stable replicas only)."""
+    """A disk per replica, kept when the replica is replaced (stable replicas only)."""
 
     name: str
     path: str
@@ -46,11 +47,11 @@ class DiskClaim:
 
 @dataclass(frozen=True, slots=True)
 class InitStep:
-    """Runs to its end before the process starts. `mounts` maps volume names to paths."""
+    """A step that completes before the process starts. `mounts` maps volume names to paths."""
 
     name: str
     argv: tuple[str, ...]
-    image: str = ""  # "": that of the process
+    image: str = ""  # "": the image of the process
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
@@ -60,12 +61,14 @@ class InitStep:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Of each replica; a change needs new pods. `stable`: replicas keep name and disk (a
-    StatefulSet), else new ones come before old ones go (a Deployment). `ports` fixes numbers by
-    port name. `startup_s`: until then a start may take. `drain_s`: how long a replica that is to
-    end goes on answering while callers turn away. `resources`, `probes`, `init_containers`,
-    `volumes_raw`, `env_raw`, `node_affinity` and `tolerations` are Kubernetes' own shapes, merged
-    over what is rendered. `instance_types` in order of preference."""
+    """Settings of each replica; a change needs new pods.
+
+    `stable`: replicas keep name and disk (StatefulSet); otherwise new ones start before old ones
+    end (Deployment). `ports` fixes numbers by port name. `startup_s` limits the start; `drain_s` is
+    the time a terminating replica keeps serving while callers move away. `resources`, `probes`,
+    `init_containers`, `volumes_raw`, `env_raw`, `node_affinity` and `tolerations` are in Kubernetes
+    format and merged over rendered values. `instance_types` are in order of preference.
+    """
 
     stable: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class Pod:
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     shm_bytes: int = 0
     working_dir: str = ""
-    image_entrypoint: bool = False  # argv are arguments for what the image starts by itself
+    image_entrypoint: bool = False  # argv are arguments of the image's entry point
     startup_s: int = 600
     drain_s: int = 5
     gpu_resource: str = "nvidia.com/gpu"
@@ -87,7 +90,7 @@ class Pod:
     scheduler: str = ""
     service_account: str = ""
     image_pull_secrets: tuple[str, ...] = ()
-    run_as_user: int = 0  # 0: as the image says, which then must not be root
+    run_as_user: int = 0  # 0: as set by the image, which must not be root
     resources: Mapping[str, Any] = field(default_factory=dict)
     probes: Mapping[str, Any] = field(default_factory=dict)
     init_containers: tuple[Mapping[str, Any], ...] = ()
@@ -97,7 +100,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who may reach a port: pods of one role of one owner, or of the role anywhere (owner "")."""
+    """Pods allowed to reach a port: one role of one owner, or of any owner ("")."""
 
     role: str
     owner: str = ""
@@ -105,7 +108,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Where Prometheus finds metrics."""
+    """Metrics endpoint for Prometheus."""
 
     port: str
     path: str = "/metrics"
@@ -114,7 +117,7 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """`triggers` as KEDA writes them; none: by CPU, with what every cluster has."""
+    """`triggers` in KEDA format; none: scale by CPU with the cluster's own autoscaler."""
 
     minimum: int
     maximum: int
@@ -129,8 +132,9 @@ class Autoscale:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How callers outside reach a port. `kind`: ingress, gateway or loadbalancer. TLS from a
-    Secret of the cluster, or from cert-manager's `issuer` ("Kind/name") into that Secret."""
+    """External access to a port. `kind`: ingress, gateway or loadbalancer. TLS from a Secret of the
+    cluster, or from cert-manager's `issuer` ("Kind/name") into that Secret.
+    """
 
     kind: str
     port: str
@@ -144,10 +148,12 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Beside the pods; none of it restarts one. `reach` maps port and channel names to who may
-    connect (absent: nobody but what the cluster itself needs; an empty tuple: everybody).
-    `watches_services` are Services whose EndpointSlices the process follows: it gets an account
-    which may read exactly those. `rules` are Prometheus rule groups."""
+    """Settings of the objects around the pods; a change restarts nothing.
+
+    `reach` maps port and channel names to allowed peers (absent: only cluster components; empty
+    tuple: everybody). `watches_services` lists Services whose EndpointSlices the process watches;
+    its account may read EndpointSlices. `rules` are Prometheus rule groups.
+    """
 
     reach: Mapping[str, tuple[Peer, ...]] = field(default_factory=dict)
     watches_services: tuple[str, ...] = ()
@@ -155,9 +161,9 @@ class Around:
     autoscale: Autoscale | None = None
     exposure: Exposure | None = None
     spread: bool = True
-    max_unavailable: int = 1  # by voluntary disruptions
+    max_unavailable: int = 1  # during voluntary disruptions
     rules: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     owner_object: Mapping[str, str] = field(default_factory=dict)
-    """An ownerReference (apiVersion, kind, name, uid): all goes when that object goes."""
+    """ownerReference (apiVersion, kind, name, uid): all objects are deleted with that object."""

@@ -1,7 +1,7 @@
 """Provisioners by name.
 
-Promises that naming one loads only that one's code (a console on Kubernetes needs no
-supervisord). Must not keep instances: they hold no state beyond what is under `var`.
+Only the named provisioner's code is loaded (a console on Kubernetes needs no supervisord).
+Instances are not cached: they have no state except under `var`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from console.provisioners.base import PermanentError, Provisioner
 
 
 def get(name: str, var: Path) -> Provisioner:
-    """The provisioner called `name`, which keeps its files under `var`."""
+    """Return the provisioner called `name`, which stores its files under `var`."""
     try:
         make = _MAKERS[name]
     except KeyError:
@@ -37,7 +37,7 @@ def _fake(var: Path) -> Provisioner:
 
 
 def _kubernetes(_var: Path) -> Provisioner:
-    """In the cluster and the namespace where the console itself runs."""
+    """Use the console's own cluster and namespace."""
     from console.provisioners.kubernetes.api.access import IN_CLUSTER, ClusterAccess, own_namespace
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 

@@ -1,7 +1,6 @@
-"""What to change next so that the replicas of a workload become the wanted ones.
+"""Plan the next step from observed to desired replicas. Pure.
 
-Promises pure decisions over observations, the same for every provisioner which starts processes
-itself. Must not know how a replica is started or stopped.
+Shared by all provisioners that start processes themselves.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ class Plan:
 
 
 def plan(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> Plan:
-    """Decide one step.
+    """Plan one step.
 
-    A replica which is stopping keeps its index until it is gone: it is neither removed again nor
-    created anew. An outdated replica which surely does not serve is replaced at once, since
-    nothing is lost by it (and a rollout stuck on a bad spec could never be mended otherwise);
-    an outdated one which serves, or may serve, waits until every other wanted one does.
+    A stopping replica keeps its index until it is gone: it is neither removed again nor recreated.
+    An outdated replica that certainly does not serve is replaced at once: nothing is lost, and a
+    rollout stuck on a bad spec could not recover otherwise. One that serves, or may serve, waits
+    until every other wanted one does.
     """
     present = {replica.index: replica for replica in seen}
     create = tuple(index for index in range(wanted) if index not in present)
@@ -53,7 +52,7 @@ def _replace(wanted: int, spec_hash: str, present: dict[int, ReplicaObservation]
     for replica in outdated:
         if len(ready - {replica.index}) == wanted - 1:
             return replica.index
-    # Hung ones cannot wait for each other: one of them may go while the rest seems to serve.
+    # Hung replicas would wait for each other: replace one while the rest appears to serve.
     steady = ready | {r.index for r in mine if r.state is ReplicaState.UNKNOWN}
     hung = [r.index for r in outdated if r.state is ReplicaState.UNKNOWN]
     return hung[0] if hung and len(steady) == wanted else None

@@ -1,7 +1,7 @@
-"""Refuses specs that no provisioner could carry out, before anything is touched.
+"""Validate specs before any change, independently of the provisioner.
 
-Promises that a checked name is safe as a folder, a program name and a Kubernetes object, and
-that a file cannot leave its replica's folder. Must not look at the machine.
+A validated name is safe as a folder, a program name and a Kubernetes object, and a file cannot
+leave its replica's folder.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from console.core.confined_files import FileRefused
 from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 
 _PLACEHOLDER = re.compile(r"\{(host|dir|replica|(?:port|channel):[A-Za-z0-9_-]+)\}")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Reserved for the provisioner's files beside those of the spec.
+RESERVED_FOLDER = ".emberline"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """What the placeholders of one replica stand for."""
+    """Placeholder values of one replica."""
 
     host: str
     dir: str
@@ -45,12 +49,6 @@ class ReplicaFacts:
             message = f"The spec names {kind} {wanted!r}; it has: {known}."
             raise PermanentError("UnknownPort", message)
         return str(values[wanted])
-
-
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Kept for the provisioner's own files beside those of the spec.
-RESERVED_FOLDER = ".emberline"
 
 
 def check_ref(ref: Ref, provisioner: str) -> None:
@@ -103,8 +101,9 @@ def _check_name(name: str) -> None:
 def read_secrets(
     named: Mapping[str, str], within: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """By the names of `named`, which maps them to paths; those in `within` only from that folder.
-    A trailing line end is not part of a content."""
+    """Read the files in `named` (name to path); those in `within` only from that folder. Strip a
+    trailing line end.
+    """
     found = {}
     for name, path in named.items():
         folder = (within or {}).get(name, "")

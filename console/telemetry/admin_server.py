@@ -1,8 +1,7 @@
-"""The admin port of a console's process: `/healthz`, `/readyz` and `/metrics`.
+"""Admin port of a console process: `/healthz`, `/readyz` and `/metrics`.
 
-Promises to answer while the process lives, whatever its own work is stuck in (a thread of its
-own), to hold no secret, and to refuse everything else. It is for the network of the machine or
-pod: it asks for no login. Knows neither Django nor Celery.
+Runs in its own thread, so it responds even if the process's work is stuck. Contains no secret and
+rejects every other path. No authentication: for the network of the machine or pod.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from console.telemetry import meters
 
 log = logging.getLogger(__name__)
 
-Verdict = str  # "" when all is well, else why not
+Verdict = str  # "" if healthy, else the reason
 _SLOW_CALLER_S = 5.0
 
 
@@ -31,8 +30,9 @@ def _fine() -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the port tells of. `alive` says why a restart would help, `ready` why nothing should
-    be expected from the process yet."""
+    """Checks of the process. `alive` returns why a restart would help, `ready` why the process
+    cannot work yet.
+    """
 
     program: str
     alive: Callable[[], Verdict] = _fine
@@ -41,7 +41,7 @@ class Subject:
 
 
 class AdminServer:
-    """Listens from the moment it is made. Raises OSError when the address is not to be had."""
+    """Listens from construction on. Raises OSError if the address is unavailable."""
 
     def __init__(self, address: str, subject: Subject) -> None:
         host, _, port = address.rpartition(":")
@@ -61,16 +61,15 @@ class AdminServer:
 
 
 def start(address: str, subject: Subject) -> AdminServer | None:
-    """None where none is wanted."""
     if not address:
         return None
     server = AdminServer(address, subject)
-    log.info("%s: admin port on %s", subject.program, address)
+    log.info("%s: admin port listens on %s", subject.program, address)
     return server
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One caller. http.server's own names."""
+    """Handler of one connection, with http.server's method names."""
 
     subject: Subject
     timeout = _SLOW_CALLER_S
@@ -103,4 +102,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any, **__: Any) -> None:
-        """Probes and scrapes come every few seconds; they are no news."""
+        """Suppress access logs: probes and scrapes arrive every few seconds."""

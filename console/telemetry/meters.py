@@ -1,8 +1,7 @@
-"""What a process of the console says about itself to Prometheus.
+"""Prometheus metrics of the console's processes.
 
-Promises base units, bounded labels (a route's pattern, never a path) and one text for the three
-programs: what only another program counts is absent here. Counting never fails. Knows neither
-Django nor Celery.
+Base units, bounded labels (a route's pattern, never a path) and the same metric texts in all three
+programs; metrics of another program are absent. Counting never raises.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ def task_ended(task: str, seconds: float) -> None:
 
 
 def also(program: str, tell: Also) -> None:
-    """What a room tells at that program's port. It never fails, and asks for nothing slow."""
+    """Add metrics to a program's port. `tell` must not raise or block."""
     _also.setdefault(program, []).append(tell)
 
 
 def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
-    """`gauges` maps a name to its text and its value now."""
+    """Return the exposition; `gauges` maps a name to its help text and current value."""
     registry = Registry()
     version = _version()
     registry.gauge(
@@ -78,7 +77,6 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
 
 
 def _own(registry: Registry) -> None:
-    """The names every Prometheus client uses for a process."""
     cpu = _process.cpu_times()
     seconds = registry.counter("process_cpu_seconds_total", "CPU time, user and system.")
     seconds.set(cpu.user + cpu.system)

@@ -1,8 +1,7 @@
-"""Texts at rest which only a console with the key can read.
+"""Encryption of stored secrets.
 
-Promises that a sealed text opens for the purpose it was sealed for and for no other, that the first
-key seals and every key opens (so that keys can be changed), and that neither key nor text is in an
-error. Must not know what is sealed.
+A text can be decrypted only for the purpose it was encrypted for. The first key encrypts and every
+key decrypts, which allows rotation. Errors contain neither key nor text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ REMEDY = (
 
 
 class Unreadable(Exception):
-    """It was sealed with a key which this console does not have."""
+    """Encrypted with a key that this console does not have."""
 
     def __init__(self) -> None:
         super().__init__(f"What is kept encrypted cannot be read with the present key. {REMEDY}")
@@ -42,7 +41,9 @@ def unseal(sealed: str, purpose: str) -> str:
 
 
 def outdated(sealed: str, purpose: str) -> bool:
-    """Whether another than the first key sealed it; `Unreadable` if none of ours did."""
+    """Return whether a key other than the first encrypted it; raise `Unreadable` if no key decrypts
+    it.
+    """
     unseal(sealed, purpose)
     try:
         _keys(purpose)[0].decrypt(sealed.encode("ascii"))
@@ -56,7 +57,7 @@ def _box(purpose: str) -> MultiFernet:
 
 
 def _keys(purpose: str) -> list[Fernet]:
-    """One for each purpose, so that a row's text cannot be put into another row."""
+    """Return keys derived per purpose, so that a text cannot be moved to another row."""
     return [
         Fernet(base64.urlsafe_b64encode(hmac.digest(key.encode(), purpose.encode(), "sha256")))
         for key in settings.EMBERLINE.encryption_keys
@@ -65,7 +66,7 @@ def _keys(purpose: str) -> list[Fernet]:
 
 @register()
 def encryption_key(**_: Any) -> list[CheckMessage]:
-    """In a pod, a key that was made there goes with it, and its neighbour makes another."""
+    """Report a generated key in a pod: it is lost with the pod and differs between pods."""
     own = settings.EMBERLINE.secrets / "encryption_key"
     in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     if not in_a_pod or not own.exists():

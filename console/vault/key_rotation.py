@@ -1,8 +1,7 @@
-"""Every sealed text of the database, sealed anew with the first key.
+"""Re-encrypt every stored secret with the first key.
 
-Promises that after a run no text needs any but the first key, those apart which it names because no
-key opens them; that it may be run at any time and again; and that it is on the trail. Rooms say
-themselves which of their columns hold sealed texts: this one must not know what they are for.
+After a run, no text needs another key, except those reported as unreadable. A run can be repeated
+at any time and is audited. Apps register their encrypted columns.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 
 from django.db import models, transaction
 
-from console.audit.record import record
 from console.vault import encryption
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """Columns with a sealed text each, or (JSON) with several by name. `purpose` is told the
-    column, or the name. `title` is the target on the trail; rows may share one."""
+    """Columns with one encrypted text each or (JSON) several by name. `purpose` receives the column
+    or the name. `title` is the audit target, which rows may share.
+    """
 
     model: type[models.Model]
     columns: tuple[str, ...]
@@ -30,7 +29,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Rekeyed:
-    """Titles of rows that were changed, and of those with a text that no key opens."""
+    """Titles of changed rows, and of those with unreadable text."""
 
     done: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -47,8 +46,11 @@ def registered() -> tuple[Sealed, ...]:
     return tuple(_kept)
 
 
-def rekey() -> Rekeyed:
-    """As the console itself, for who is on its machine and so may read the keys anyway."""
+def rekey(record: Callable[[None, str, str], object]) -> Rekeyed:
+    """Re-encrypt as "system": whoever runs this on the machine can read the keys anyway.
+
+    `record` writes the audit entry (user, action, target) in the transaction of the change.
+    """
     done: dict[str, None] = {}
     unreadable: dict[str, None] = {}
     for sealed in _kept:
@@ -68,7 +70,7 @@ def rekey() -> Rekeyed:
 
 
 def look() -> Rekeyed:
-    """What a run would come to: nothing is written."""
+    """Return the result of a run without writing."""
     done: dict[str, None] = {}
     unreadable: dict[str, None] = {}
     for sealed in _kept:
@@ -80,7 +82,7 @@ def look() -> Rekeyed:
 
 
 def _renew(row: models.Model, sealed: Sealed) -> tuple[list[str], bool]:
-    """The columns that changed, in memory, and whether any text of the row could not be opened."""
+    """Re-encrypt in memory; return the changed columns and whether any text was unreadable."""
     changed, lost = [], False
     for column in sealed.columns:
         value = getattr(row, column)

@@ -1,4 +1,4 @@
-"""Rows: texts which only a console with the encryption key can read."""
+"""Encrypted secrets."""
 
 from __future__ import annotations
 

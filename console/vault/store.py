@@ -1,8 +1,7 @@
-"""Secrets which several processes of the console share, where no folder is common to them.
+"""Secrets shared by the console's processes through the database.
 
-Promises that a text is in the database sealed only, each for its own name, and that one which the
-present encryption key does not open counts as absent: it is logged, and its owner makes a new one.
-Must not know what the texts are for.
+Stored encrypted only, each for its own name. A text that the current keys do not decrypt counts
+as absent: it is logged, and its owner creates a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def put(name: str, text: str) -> None:
 
 
 def get(name: str) -> str:
-    """Empty when there is none, or none that can be read."""
+    """Return "" if absent or unreadable."""
     row = SealedText.objects.filter(name=name).first()
     if row is None:
         return ""

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from console.audit import chain, integrity
+from console.audit.record import record
 from console.commandline.context import FAILED, USAGE, CommandError
 from console.system import preflight
 from console.vault import key_rotation
@@ -69,7 +70,7 @@ class ThisMachine:
         return "\n".join(str(verdict) for verdict in found), well
 
     def rekey(self) -> str:
-        found = key_rotation.rekey()
+        found = key_rotation.rekey(record)
         told = f"Sealed anew: {', '.join(found.done)}." if found.done else ""
         if found.unreadable:
             lost = f"No key here opens what is kept for {', '.join(found.unreadable)}."

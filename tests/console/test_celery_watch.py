@@ -1,4 +1,4 @@
-"""When a restart of a worker or of beat would help, and when it would only add to the harm."""
+"""Liveness of worker and beat: reported dead only if a restart helps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tasks_that_hang_in_every_thread_are_named() -> None:
     made.task_began(task_id="1", task=SimpleNamespace(name="a.sweep"))
     clock.now += TASK_HANGS_S + 1
     made.loop_reported()
-    assert made.alive() == ""  # one thread is left
+    assert made.alive() == ""  # one thread is free
     assert made.gauges()["task_oldest_seconds"][1] == TASK_HANGS_S + 1
     made.task_began(task_id="2", task=SimpleNamespace(name="b.sweep"))
     assert made.alive() == ""
@@ -98,7 +98,9 @@ def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_timetable_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Celery's own keeps one in the folder it starts in, and dies when it cannot."""
+    """Celery's default scheduler keeps a file in its working folder and fails if it cannot write
+    it.
+    """
     monkeypatch.chdir(tmp_path)
     app = Celery("timed", broker="memory://", set_as_current=False)
     app.conf.beat_schedule = {"work": {"task": "work", "schedule": 2.0}}

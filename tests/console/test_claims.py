@@ -1,4 +1,4 @@
-"""Claims, over a real database file and more than one connection."""
+"""Claims with a real database file and several connections."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 class Status(Observed):
     class Meta:
-        app_label = "reconcile_tests"  # of no installed app, so that no migration is asked for
+        app_label = "reconcile_tests"  # not installed, so it needs no migration
 
 
 class Clock:
-    """Stands in for django.utils.timezone in console.claims; moves when told."""
+    """Manual replacement for django.utils.timezone in console.claims."""
 
     def __init__(self) -> None:
         self.ahead = timedelta(0)
@@ -122,7 +122,7 @@ def test_a_wish_made_during_a_claim_is_not_forgotten(
     held = claim(Status, row)
     assert held
     mark_due(Status, row)
-    assert due(Status, clock.now()) == []  # somebody still holds it
+    assert due(Status, clock.now()) == []  # still claimed
     held.release(due_in_s=due_in_s)
     clock.advance(1)
     assert due(Status, clock.now()) == [row]

@@ -1,4 +1,4 @@
-"""The API in this process: as the console itself, and nobody else as it."""
+"""In-process API access as "system", which no network request can obtain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_it_is_the_system_and_leaves_no_row_of_itself(local: Client) -> None:
 
 
 def test_every_kind_of_thing_can_be_made_by_it(local: Client) -> None:
-    """A row that points to who made it must hold nobody, not a person who is in no table."""
+    """Rows that reference their creator store None, because "system" is not in the database."""
     local.cache_tiers.create("west", {"memory_bytes": 1 << 30})
     local.cache_tiers.change("west", {"memory_bytes": 1 << 29})
     local.cache_tiers.delete("west")
@@ -64,7 +64,7 @@ def test_refusals_keep_their_words(local: Client) -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
 def test_no_request_of_others_passes_for_it(value: Any) -> None:
-    """Neither a header of any spelling, nor the right key with anything but the proof."""
+    """Neither a header in any spelling, nor the right key with another value than the proof."""
     names = (PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
     for name in names:
         assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401

@@ -1,4 +1,4 @@
-"""The console's programs: one command each, wherever the console runs."""
+"""Commands of the console's programs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def make_task(broker: str, name: str) -> BaseTask:
 
 
 def arrived(task: BaseTask) -> int:
-    """Messages waiting in the queue, taken out of it."""
+    """Take all messages out of the queue and return their number."""
     number = 0
     with task.app.connection_for_read() as connection:
         queue = connection.SimpleQueue("tests")
@@ -79,7 +79,7 @@ def test_a_rolled_back_change_nudges_nobody() -> None:
 
 @pytest.fixture
 def deaf_broker() -> Iterator[str]:
-    """Takes connections and never says a word."""
+    """Accept connections and never respond."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 
@@ -91,7 +91,7 @@ def no_broker() -> str:
     return f"redis://:hush-hush@127.0.0.1:{port}/0"
 
 
-# Of the test alone: whoever comes first in a process waits for the database to be made.
+# Test-local: the first user in a process waits for the database to be created.
 @pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("kind", ["no_broker", "deaf_broker"])
 @pytest.mark.django_db(transaction=True)
@@ -104,7 +104,7 @@ def test_a_broker_that_is_away_fails_nothing(
     assert counters.value("task_nudges", task=task.name, outcome="lost") == 1
     assert "left to the sweep" in caplog.text
     assert "hush-hush" not in caplog.text
-    for _ in range(100):  # nobody waits for it again and again
+    for _ in range(100):  # later calls do not wait again
         task.nudge("2")
     assert counters.value("task_nudges", task=task.name, outcome="skipped") == 100
 
@@ -119,11 +119,11 @@ def test_nudges_flow_again_when_the_broker_is_back(tmp_path: Path) -> None:
     assert counters.value("task_nudges", task="tests.back", outcome="lost") == 1
     again = Valkey(tmp_path, port=broker.port)
     try:
-        tasks.breaker.reset()  # as its pause ends
+        tasks.breaker.reset()  # as after the pause
         task.nudge("3")
         assert counters.value("task_nudges", task="tests.back", outcome="sent") == 2
         with redis.Redis.from_url(again.url) as peer:
-            assert peer.llen("tests") == 1  # the first died with the broker that held it
+            assert peer.llen("tests") == 1  # the first was lost with its broker
     finally:
         again.stop()
 
@@ -140,7 +140,7 @@ def test_outcomes_are_counted() -> None:
 
 
 def test_our_application_is_the_one_that_publishes() -> None:
-    """Without it a nudge would go to Celery's default broker and nobody would notice."""
+    """Otherwise a nudge would go to Celery's default broker unnoticed."""
     from celery import current_app
 
     from console.celery_app import app

@@ -1,14 +1,14 @@
-"""endpoint benchmark ...: load an endpoint, watch what comes back, compare two runs."""
+"""`endpoint benchmark ...`: load an endpoint, watch the measurements, compare two runs."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError, Run
+from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
+from console.commandline.verbs import add_endpoint_verb, add_group, add_verb
 
 _HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
 _LIVE = ("queued", "running")
@@ -18,14 +18,16 @@ LOOK_S = 1.0
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("benchmark", help="load an endpoint and measure what comes back")
-    what = parser.add_subparsers(dest="what", required=True, metavar="VERB")
-    output.add_output(_verb(what, "list", "its runs, the latest first", list_all), names=True)
+    text = "load an endpoint and measure what comes back"
+    what = add_group(verbs, "benchmark", text, dest="what")
+    output.add_output(
+        add_endpoint_verb(what, "list", "its runs, the latest first", list_all), names=True
+    )
     for verb, text, run in (
         ("plan", "what a run would send, and whom it would load; sends nothing", plan),
         ("start", "load it: whoever uses it feels that", start),
     ):
-        made = _verb(what, verb, text, run)
+        made = add_endpoint_verb(what, verb, text, run)
         made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help=_FIELDS)
         made.add_argument("--trace", default="", metavar="FILE", help="lines in Mooncake's format")
         output.add_output(made)
@@ -35,21 +37,10 @@ def add_to(verbs: Any) -> None:
         ("get", "one run", get),
         ("abort", "at once; one that has ended stays as it is", abort),
     ):
-        one = _verb(what, verb, text, run)
+        one = add_endpoint_verb(what, verb, text, run)
         one.add_argument("id")
         output.add_output(one)
-    two = what.add_parser("compare", help="two runs, A before B")
-    two.set_defaults(run=compare)
-    two.add_argument("a")
-    two.add_argument("b")
-    output.add_output(two)
-
-
-def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = what.add_parser(verb, help=text)
-    parser.add_argument("name", help="the endpoint")
-    parser.set_defaults(run=run)
-    return parser
+    add_verb(what, "compare", compare, "two runs, A before B", "a", "b", listing=False)
 
 
 def list_all(asked: CommandContext) -> str:
@@ -75,7 +66,7 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _numbers(run: dict[str, Any]) -> dict[str, Any]:
-    """Of the whole run once it has ended, of the latest requests until then."""
+    """Return the totals of a finished run, or those of the latest requests."""
     found = run["result"] or run["progress"].get("now") or {}
     return found if isinstance(found, dict) else {}
 
@@ -120,7 +111,7 @@ def start(asked: CommandContext) -> str:
 
 
 def _ended(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
-    """It loads somebody, so a wait that ends early leaves it running and says so."""
+    """Wait for the end; a timeout reports that the run continues."""
     end, told = time.monotonic() + asked.options["timeout"], ""
     while run["state"] in _LIVE:
         line = f"  {run['state']} {run['stage']}".rstrip()
@@ -165,7 +156,7 @@ def _shown(asked: CommandContext, run: dict[str, Any], text: str | None) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    """Times in milliseconds, quantiles without how many there were: that is `requests`."""
+    """Format times in milliseconds and quantiles without their count, which `requests` shows."""
     if isinstance(value, dict) and name in _TIMES:
         return ", ".join(
             f"{key} {_ms(one)}" for key, one in value.items() if key != "count" and one is not None

@@ -1,4 +1,4 @@
-"""endpoint create | update | scale | pause | resume | rollback | delete."""
+"""`endpoint create | update | scale | pause | resume | rollback | delete`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from console.commandline import output
 from console.commandline.context import CommandContext, Run
 from console.commandline.endpoint import wait
 from console.commandline.endpoint.wait import GONE
+from console.commandline.verbs import add_verb
 
 
 def add_to(verbs: Any) -> None:
-    make = verbs.add_parser("create", help="a new endpoint")
+    make = add_verb(verbs, "create", create, "a new endpoint")
     make.add_argument("name", nargs="?", default="")
     _add_spec(make)
     _add_ends(make)
-    make.set_defaults(run=create)
     change = _named(verbs, "update", "change the given fields", update)
     _add_spec(change)
     change.add_argument("--generation", type=int, help="refuse unless it is at this generation")
@@ -195,7 +195,6 @@ def _shown(asked: CommandContext, endpoint: Any, text: str) -> str:
 
 
 def _would(asked: CommandContext, answer: Any) -> str:
-    """What a dry run answered."""
     form = asked.options["output"]
     if form in (output.JSON, output.YAML):
         return output.written(answer, form)

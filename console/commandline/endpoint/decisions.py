@@ -1,4 +1,4 @@
-"""endpoint decisions | decision: how the router chose, as its own records tell it."""
+"""`endpoint decisions | decision | explain`: routing decisions recorded by the router."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from typing import Any
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import FAILED, USAGE, CommandContext, CommandError
+from console.commandline.verbs import add_verb
 
 _HEAD = ("ID", "TIME", "STRATEGY", "CHOSEN", "REASON", "PROMPT", "CACHED", "TTFT", "STATUS")
 
 
 def add_to(verbs: Any) -> None:
-    listed = verbs.add_parser("decisions", help="the router's latest, latest first")
-    listed.add_argument("name")
+    listed = add_verb(verbs, "decisions", decisions, "the router's latest, latest first", "name")
     listed.add_argument("--limit", type=int, default=50, help="1 to 500 (50)")
     output.add_output(listed)
-    listed.set_defaults(run=decisions)
-    one = verbs.add_parser("decision", help="one with its candidates and their scores")
-    one.add_argument("name")
+    one = add_verb(verbs, "decision", decision, "one with its candidates and their scores", "name")
     one.add_argument("id", help="as decisions shows it, or an answer's x-emberline-decision")
     output.add_output(one)
-    one.set_defaults(run=decision)
 
 
 def decisions(asked: CommandContext) -> str:
@@ -57,7 +54,7 @@ def decision(asked: CommandContext) -> str:
 
 
 def told(found: dict[str, Any]) -> str:
-    """A record of the router as lines, its candidates as a table."""
+    """Format a decision record, its candidates as a table."""
     candidates = found.get("candidates") or []
     facts = [
         f"{key}: {value if isinstance(value, str) else output.short(value, 200)}"
@@ -82,15 +79,13 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
 
 
 def _moment(epoch: Any) -> str:
-    """The router counts seconds."""
     if not isinstance(epoch, (int, float)):
         return str(epoch or "")
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def add_to_explaining(verbs: Any) -> None:
-    parser = verbs.add_parser("explain", help="where a request would go now, and why")
-    parser.add_argument("name")
+def add_explain_to(verbs: Any) -> None:
+    parser = add_verb(verbs, "explain", explain, "where a request would go now, and why", "name")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--prompt", help="one user's message; - reads standard input")
     what.add_argument("-f", "--file", help="a request's body as JSON or YAML; - standard input")
@@ -98,7 +93,6 @@ def add_to_explaining(verbs: Any) -> None:
     parser.add_argument("--session", default="", help="as callers name theirs")
     parser.add_argument("--key", default="", help="id of the key it is sent with")
     output.add_output(parser)
-    parser.set_defaults(run=explain)
 
 
 def explain(asked: CommandContext) -> str:
@@ -125,7 +119,7 @@ def _body(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
-    """Of several, each has its own word; where none can tell it is a failure."""
+    """Format the result of each router; raise if none returned one."""
     if routers and all(one["error"] for one in routers):
         raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
     for number, one in enumerate(routers, 1):

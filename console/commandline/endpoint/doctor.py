@@ -1,7 +1,7 @@
-"""`endpoint doctor NAME`, whose exit code is the verdict, and `doctor`, of the console itself.
+"""`endpoint doctor NAME`, with the verdict as exit code, and `doctor` for the console itself.
 
-Of an endpoint, 0: nothing that must be mended; 1: warnings; 2: errors, or there is no such
-endpoint. Of the console, 1: something it needs is missing.
+Exit codes for an endpoint: 0 no errors or warnings, 1 warnings, 2 errors or no such endpoint. For
+the console: 1 if a requirement is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from console.client import NotFound
 from console.client.documents import DoctorFinding, Examination
 from console.commandline import output
 from console.commandline.context import FAILED, USAGE, CommandContext, CommandError, CommandResult
+from console.commandline.verbs import add_verb
 
 _VERDICTS = {"error": 2, "warning": 1}
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}
@@ -20,15 +21,19 @@ _EVIDENCE = 8
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("doctor", help="look for everything that can keep kvaware from work")
-    parser.add_argument("name")
-    output.add_output(parser)
-    parser.set_defaults(run=examine)
+    add_verb(
+        verbs,
+        "doctor",
+        examine,
+        "look for everything that can keep kvaware from work",
+        "name",
+        listing=False,
+    )
 
 
 def add_room(rooms: Any) -> None:
     text = "whether the console has what it needs; exit 1 where it has not (on its own machine)"
-    rooms.add_parser("doctor", help=text).set_defaults(run=preflight)
+    add_verb(rooms, "doctor", preflight, text)
 
 
 def preflight(asked: CommandContext) -> str:

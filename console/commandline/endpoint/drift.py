@@ -1,4 +1,4 @@
-"""endpoint drift | heal | adopt: what others changed in a cluster, and the two answers to it."""
+"""`endpoint drift | heal | adopt`: fields changed by others in the cluster, and both responses."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from typing import Any
 from console.client.documents import Drift
 from console.commandline import output
 from console.commandline.context import CommandContext
+from console.commandline.verbs import add_verb
 
 _HEAD = ("KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD")
 
 
 def add_to(verbs: Any) -> None:
-    shown = verbs.add_parser("drift", help="what others changed of it in the cluster")
-    shown.add_argument("name")
-    output.add_output(shown)
-    shown.set_defaults(run=drift)
-    healed = verbs.add_parser("heal", help="set what others changed as wanted again")
-    healed.add_argument("name")
+    add_verb(
+        verbs, "drift", drift, "what others changed of it in the cluster", "name", listing=False
+    )
+    healed = add_verb(verbs, "heal", heal, "set what others changed as wanted again", "name")
     healed.add_argument("--workload", default="", help="of which; the workers' if none is named")
-    healed.set_defaults(run=heal)
-    adopted = verbs.add_parser("adopt", help="keep what others changed")
-    adopted.add_argument("name")
+    adopted = add_verb(verbs, "adopt", adopt, "keep what others changed", "name")
     adopted.add_argument("key", help="as drift shows it")
-    adopted.set_defaults(run=adopt)
 
 
 def drift(asked: CommandContext) -> str:
-    """As found at the last look."""
     found = asked.client.endpoints.drift(asked.name)
     none = f"Nothing of {asked.name} differs from what is wanted."
     return output.rows(found, asked.options["output"], _HEAD, _cells, none=none)

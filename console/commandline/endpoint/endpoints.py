@@ -1,4 +1,4 @@
-"""endpoint list | get | events | revisions: reading only."""
+"""`endpoint list | get | events | revisions | logs`: read-only verbs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from console.client.errors import Conflict
 from console.client.logs import MOST_LINES, TAIL_LINES, LogEnd
 from console.commandline import output
 from console.commandline.context import CommandContext
+from console.commandline.verbs import add_verb
 from endpoints.choices import STEP_LABELS
 
 _MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
@@ -20,24 +21,22 @@ _LABELS = {str(step): label for step, label in STEP_LABELS.items()}
 
 
 def add_to(verbs: Any) -> None:
-    listed = verbs.add_parser("list", help="all endpoints")
+    listed = add_verb(verbs, "list", list_all, "all endpoints")
     for name in ("phase", "cluster", "team", "model", "strategy"):
         listed.add_argument(f"--{name}", default="", help=f"only those of this {name}")
     output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all)
-    one = verbs.add_parser("get", help="one endpoint, with its workers")
-    one.add_argument("name")
-    output.add_output(one, names=True)
-    one.set_defaults(run=get)
-    events = verbs.add_parser("events", help="what happened, latest last")
-    events.add_argument("name")
+    add_verb(verbs, "get", get, "one endpoint, with its workers", "name", listing=True)
+    events = add_verb(verbs, "events", list_events, "what happened, latest last", "name")
     events.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
     output.add_output(events)
-    events.set_defaults(run=list_events)
-    back = verbs.add_parser("revisions", help="what was wanted, by whom; latest last")
-    back.add_argument("name")
-    output.add_output(back)
-    back.set_defaults(run=revisions)
+    add_verb(
+        verbs,
+        "revisions",
+        revisions,
+        "what was wanted, by whom; latest last",
+        "name",
+        listing=False,
+    )
 
 
 def list_all(asked: CommandContext) -> str:
@@ -61,7 +60,7 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
         one["phase"],
         one["reason"],
         f"{one['ready_replicas']}/{one['replicas']}",
-        # With routing off the router still carries requests: to each worker in turn.
+        # With routing off, the router still forwards requests, round-robin.
         routing.get("strategy", "") if routing.get("enabled", True) else "roundrobin",
         one["url"],
     )
@@ -100,7 +99,7 @@ def described(one: Endpoint) -> str:
 
 
 def label(step: str) -> str:
-    """What a step is called; a newer console may have steps of its own."""
+    """Return the label of a rollout step; newer consoles may have unknown steps."""
     return _LABELS.get(step, step)
 
 
@@ -133,20 +132,18 @@ def _revision(row: Revision) -> tuple[str, ...]:
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
-def add_to_logs(verbs: Any) -> None:
-    parser = verbs.add_parser("logs", help="the log of a worker or a router")
-    parser.add_argument("name")
+def add_logs_to(verbs: Any) -> None:
+    parser = add_verb(verbs, "logs", logs, "the log of a worker or a router", "name")
     parser.add_argument("--worker", default="", help="which one; the first if none is named")
     parser.add_argument("--container", default="", help="which of its containers")
     parser.add_argument(
         "--tail", type=_lines, default=TAIL_LINES, help=f"so many lines of its end ({TAIL_LINES})"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
-    parser.set_defaults(run=logs)
 
 
 def logs(asked: CommandContext) -> str:
-    """Which log it is goes to standard error, so that the log alone can be piped."""
+    """Print the log; its name goes to standard error, so that the log can be piped."""
     options = asked.options
     which = (asked.name, options["worker"], options["container"], options["tail"])
     try:

@@ -1,14 +1,14 @@
-"""endpoint key list | create | update | rotate | revoke | usage."""
+"""`endpoint key list | create | update | rotate | revoke | usage`."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from console.client import documents
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import CommandContext, Run
+from console.commandline.context import CommandContext
+from console.commandline.verbs import add_endpoint_verb, add_group
 
 _HEAD = ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED")
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
@@ -17,32 +17,26 @@ _TERMS = "what it may, such as requests_per_minute=60 or expires_in_days=30"
 
 
 def add_to(verbs: Any) -> None:
-    keys = verbs.add_parser("key", help="callers' keys of an endpoint")
-    what = keys.add_subparsers(dest="what", required=True, metavar="VERB")
-    output.add_output(_verb(what, "list", "what each may and who made it", list_keys), names=True)
-    made = _verb(what, "create", "prints the key, once and alone", create)
+    what = add_group(verbs, "key", "callers' keys of an endpoint", dest="what")
+    output.add_output(
+        add_endpoint_verb(what, "list", "what each may and who made it", list_keys), names=True
+    )
+    made = add_endpoint_verb(what, "create", "prints the key, once and alone", create)
     made.add_argument("key_name", help="the program that will use it")
     made.add_argument("terms", nargs="*", metavar="FIELD=VALUE", help=_TERMS)
-    changed = _verb(what, "update", "change what it may", update)
+    changed = add_endpoint_verb(what, "update", "change what it may", update)
     changed.add_argument("key_id", help=_WHICH)
     changed.add_argument("terms", nargs="+", metavar="FIELD=VALUE", help=_TERMS)
-    turned = _verb(what, "rotate", "prints its new secret, once and alone", rotate)
+    turned = add_endpoint_verb(what, "rotate", "prints its new secret, once and alone", rotate)
     turned.add_argument("key_id", help=_WHICH)
     turned.add_argument(
         "--grace", type=int, help="seconds for which the present secret is let in too"
     )
-    ended = _verb(what, "revoke", "the router refuses it within seconds", revoke)
+    ended = add_endpoint_verb(what, "revoke", "the router refuses it within seconds", revoke)
     ended.add_argument("key_id", help=_WHICH)
-    used = _verb(what, "usage", "what each key used", usage)
+    used = add_endpoint_verb(what, "usage", "what each key used", usage)
     used.add_argument("--days", type=int, help="of so many last days")
     output.add_output(used)
-
-
-def _verb(what: Any, verb: str, text: str, run: Run) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = what.add_parser(verb, help=text)
-    parser.add_argument("name", help="the endpoint")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def list_keys(asked: CommandContext) -> str:
@@ -75,7 +69,7 @@ def _short(value: Any) -> str:
 
 
 def create(asked: CommandContext) -> str:
-    """The key alone, so that it can be piped into a file."""
+    """Print only the key, so that it can be piped into a file."""
     label, terms = asked.options["key_name"], commandline_input.facts(asked.options["terms"])
     return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
 

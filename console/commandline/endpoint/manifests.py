@@ -1,4 +1,4 @@
-"""endpoint apply | export: from and to InferenceEndpointConfig objects."""
+"""`endpoint apply | export`: convert from and to InferenceEndpointConfig objects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint import wait
+from console.commandline.verbs import add_verb
 
 _SAID = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("apply", help="make endpoints as objects in files say")
+    parser = add_verb(verbs, "apply", apply, "make endpoints as objects in files say")
     parser.add_argument(
         "-f",
         "--file",
@@ -29,11 +30,8 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would change")
     wait.add_wait(parser)
     output.add_output(parser, names=True)
-    parser.set_defaults(run=apply)
-    out = verbs.add_parser("export", help="an endpoint as an InferenceEndpointConfig")
-    out.add_argument("name")
+    out = add_verb(verbs, "export", export, "an endpoint as an InferenceEndpointConfig", "name")
     out.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="(yaml)")
-    out.set_defaults(run=export)
 
 
 def apply(asked: CommandContext) -> str:

@@ -1,4 +1,4 @@
-"""endpoint fit | preview: what a spec would need and run; nothing is created."""
+"""`endpoint fit | preview`: resources and processes of a spec; creates nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import FAILED, OK, CommandContext, CommandResult
 from console.commandline.endpoint.changes import add_spec_file
+from console.commandline.verbs import add_verb
 
 _MARKS = {"fits": "✓", "tight": "!", "no": "✗"}
 
@@ -20,12 +21,11 @@ def add_to(verbs: Any) -> None:
         ("fit", fit, "whether it fits on what it asks for; exit 1 where it does not"),
         ("preview", preview, "the command, environment and objects of its workers"),
     ):
-        parser = verbs.add_parser(verb, help=text)
+        parser = add_verb(verbs, verb, run, text)
         parser.add_argument("name", nargs="?", default="", help="an endpoint, to start from")
         add_spec_file(parser)
         parser.add_argument("--model", default="", help="short for --set model=...")
         output.add_output(parser)
-        parser.set_defaults(run=run)
 
 
 def _spec(asked: CommandContext) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
     if options["name"]:
         try:
             known = dict(asked.client.endpoints.get(asked.name)["spec"])
-        except NotFound:  # a name for what is yet to be made
+        except NotFound:  # the endpoint does not exist yet
             if not (options["file"] or options["model"]):
                 raise
             known = {"name": options["name"]}

@@ -1,5 +1,6 @@
-"""wait, and --wait after a change: watch an endpoint, step by step, until it is as wanted, it has
-failed for good, or the time is over."""
+"""`wait` and `--wait`: follow an endpoint until the phase is reached, it failed permanently, or the
+timeout expires.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +16,20 @@ from console.client.watch import Watch
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
 from console.commandline.endpoint.endpoints import described, label
+from console.commandline.verbs import add_verb
 from endpoints.choices import Phase
 
 TIMEOUT_S = 600.0
 HEAL_S = 10.0
-"""A Failed endpoint may heal by itself; after so long it is given up."""
+"""Time a Failed endpoint is given to recover by itself."""
 GONE = "deleted"
 
 
 def add_to(verbs: Any) -> None:
-    parser = verbs.add_parser("wait", help="until the endpoint is in a phase, or deleted")
-    parser.add_argument("name")
+    parser = add_verb(verbs, "wait", wait, "until the endpoint is in a phase, or deleted", "name")
     wanted = [*(str(phase) for phase in Phase), GONE]
     parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
     _add_timeout(parser)
-    parser.set_defaults(run=wait)
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def wait(asked: CommandContext) -> str:
 
 
 def after(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
-    """`text`, or with --wait what came of the change that made this `endpoint`."""
+    """Return `text`; with --wait, the outcome of the change that produced `endpoint`."""
     if not asked.options["wait"]:
         return text
     asked.say(text)
@@ -56,11 +56,11 @@ def after(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
 
 
 def until(asked: CommandContext, name: str, phase: str) -> str:
-    """What to say when it is so; `Wrong` when it will not be, or not in time."""
+    """Return the message on success; raise CommandError on permanent failure or timeout."""
     seen = _Seen(asked)
     deadline = time.monotonic() + asked.options["timeout"]
     try:
-        asked.client.endpoints.get(name)  # watching what never was is no waiting
+        asked.client.endpoints.get(name)  # raise NotFound instead of waiting
     except NotFound:
         if phase != GONE:
             raise
@@ -81,7 +81,7 @@ def until(asked: CommandContext, name: str, phase: str) -> str:
 
 
 def _healed(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
-    """The state itself, unless it is Failed: then the one after that, or the end."""
+    """Return the state; if it is Failed, wait for the next one or the deadline."""
     seen = _Seen(asked)
     begun = time.monotonic()
     while state["phase"] == Phase.FAILED:
@@ -95,8 +95,6 @@ def _healed(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint
 
 @dataclass(slots=True)
 class _Seen:
-    """Tells each step that has moved, once."""
-
     asked: CommandContext
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)
@@ -115,7 +113,7 @@ class _Seen:
         return found
 
     def how(self, watch: Watch) -> None:
-        """Once, if the states come another way than they should."""
+        """Print once if the watch fell back to polling."""
         if watch.fallback and self.asked.here is None and not self.fallback:
             self.fallback = watch.fallback
             self.asked.say(f"  (asked again and again: {watch.fallback})")

@@ -1,4 +1,4 @@
-"""`emberline alert ...`: what fires, and the rules that say so."""
+"""`emberline alert ...`: active alerts and their rules."""
 
 from __future__ import annotations
 
@@ -8,45 +8,10 @@ from typing import Any
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
+from console.commandline.verbs import add_group, add_verb
 
 _ROWS = ("CLUSTER", "NAMESPACE", "RULES", "RECEIVERS", "STATE", "REASON", "SET BACK", "MESSAGE")
-_ALERT_CLUSTERS_FIELDS = (
-    'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
-)
-
-
-def add_to_alert_clusters(verbs: Any) -> None:
-    listed = verbs.add_parser("clusters", help="where rules and receivers are kept as objects")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all_alert_clusters)
-    said = verbs.add_parser("keep", help="what of them is kept in a cluster")
-    said.add_argument("name", metavar="CLUSTER")
-    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_ALERT_CLUSTERS_FIELDS)
-    said.set_defaults(run=keep)
-
-
-def list_all_alert_clusters(asked: CommandContext) -> str:
-    found = asked.client.alerts.clusters()
-    none = "No cluster is known."
-    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
-
-
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
-    return (
-        *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
-        *(str(one["corrected"]), one["message"]),
-    )
-
-
-def keep(asked: CommandContext) -> str:
-    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
-    kept = " and ".join(name for name in ("rules", "receivers") if made[name])
-    if not kept:
-        return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
-    return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."
-
-
+_CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
 _ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
 _RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
 _FIRED = ("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST")
@@ -54,30 +19,22 @@ _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes o
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser("alert", help="what fires, and the rules that say so").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    listed = verbs.add_parser("list", help="what fires now, or will if it goes on")
+    verbs = add_group(rooms, "alert", "what fires, and the rules that say so")
+    listed = add_verb(verbs, "list", list_all, "what fires now, or will if it goes on")
     _of(listed, "only of this endpoint")
     output.add_output(listed)
-    listed.set_defaults(run=list_all)
-    rules = verbs.add_parser("rules", help="every rule with its numbers")
+    rules = add_verb(verbs, "rules", list_rules, "every rule with its numbers")
     _of(rules, "as they count for this endpoint")
     output.add_output(rules, names=True)
-    rules.set_defaults(run=list_rules)
-    one = verbs.add_parser("get", help="one rule with all that is set of it")
-    one.add_argument("name")
+    one = add_verb(verbs, "get", get, "one rule with all that is set of it", "name")
     _of(one, "as it counts for this endpoint")
     one.add_argument(
         "-o", "--output", choices=(output.YAML, output.JSON), default=output.YAML, help="(yaml)"
     )
-    one.set_defaults(run=get)
-    said = verbs.add_parser("set", help="numbers of a rule, for all endpoints or for one")
-    said.add_argument("name")
+    said = add_verb(verbs, "set", set_, "numbers of a rule, for all endpoints or for one", "name")
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
     _of(said, "for this endpoint alone")
-    said.set_defaults(run=set_)
-    tried = verbs.add_parser("try", help="how often a rule would have fired; changes nothing")
+    tried = add_verb(verbs, "try", try_, "how often a rule would have fired; changes nothing")
     tried.add_argument(
         "words",
         nargs="+",
@@ -87,19 +44,15 @@ def add_to(rooms: Any) -> None:
     _of(tried, "for this endpoint alone")
     tried.add_argument("--range", choices=("24h", "7d"), default="24h", help="(24h)")
     output.add_output(tried)
-    tried.set_defaults(run=try_)
-    written = verbs.add_parser("create", help="a rule of your own: expr=... summary=...")
-    written.add_argument("name")
+    written = add_verb(verbs, "create", create, "a rule of your own: expr=... summary=...", "name")
     written.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="expr, summary, for, ...")
-    written.set_defaults(run=create)
-    back = verbs.add_parser("reset", help="as it was built in; a rule of your own is deleted")
-    back.add_argument("name")
+    back = add_verb(
+        verbs, "reset", reset, "as it was built in; a rule of your own is deleted", "name"
+    )
     _of(back, "as all endpoints have it")
-    back.set_defaults(run=reset)
-    file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
+    file = add_verb(verbs, "file", as_file, "all rules as a file, for a Prometheus of your own")
     file.add_argument("--object", action="store_true", help="as a PrometheusRule")
-    file.set_defaults(run=as_file)
-    add_to_alert_clusters(verbs)
+    add_clusters_to(verbs)
 
 
 def _of(parser: argparse.ArgumentParser, text: str) -> None:
@@ -167,7 +120,6 @@ def _verdict(head: str, one: dict[str, Any]) -> str:
 
 
 def _unknown(found: dict[str, Any]) -> list[str]:
-    """What it does not say."""
     told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
     if found["unsure"]:
         told.append(f"{found['unsure']} times more it held too briefly to tell.")
@@ -202,3 +154,38 @@ def as_file(asked: CommandContext) -> str:
     found = asked.client.alerts.file()
     text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
     return text.rstrip()
+
+
+def add_clusters_to(verbs: Any) -> None:
+    add_verb(
+        verbs,
+        "clusters",
+        list_clusters,
+        "where rules and receivers are kept as objects",
+        listing=True,
+    )
+    said = add_verb(verbs, "keep", keep, "what of them is kept in a cluster")
+    said.add_argument("name", metavar="CLUSTER")
+    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_CLUSTER_FIELDS)
+
+
+def list_clusters(asked: CommandContext) -> str:
+    found = asked.client.alerts.clusters()
+    none = "No cluster is known."
+    return output.rows(found, asked.options["output"], _ROWS, _row, none=none, key="cluster")
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
+    return (
+        *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
+        *(str(one["corrected"]), one["message"]),
+    )
+
+
+def keep(asked: CommandContext) -> str:
+    made = asked.client.alerts.keep(asked.name, commandline_input.facts(asked.options["fields"]))
+    kept = " and ".join(name for name in ("rules", "receivers") if made[name])
+    if not kept:
+        return f"Nothing is kept in {made['cluster']} any more; what was there is removed."
+    return f"{kept.capitalize()} are kept in {made['cluster']}, namespace {made['namespace']}."

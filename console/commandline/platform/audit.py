@@ -1,7 +1,7 @@
-"""`emberline audit`: who did what, latest last; and whether the log is as it was written.
+"""`emberline audit`: list the audit log and verify its integrity.
 
-`audit verify` has exit code 1 where a row was changed. It runs on the console's own machine, as do
-`prune` and `reseal`.
+`audit verify` exits with 1 if a row was changed. `verify`, `prune` and `reseal` run on the
+console's own machine.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
+from console.commandline.verbs import add_verb
 
 _HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
 _FILTERS = {
@@ -24,7 +25,7 @@ _FILTERS = {
 
 
 def add_to(rooms: Any) -> None:
-    parser = rooms.add_parser("audit", help="who did what, latest last; verify the log")
+    parser = add_verb(rooms, "audit", audit, "who did what, latest last; verify the log")
     text = "verify: every seal; prune: delete old rows; reseal: accept the rows as they are"
     parser.add_argument("verb", nargs="?", choices=("verify", "prune", "reseal"), help=text)
     parser.add_argument("--head", default="", help="verify: the head an earlier run printed")
@@ -33,7 +34,6 @@ def add_to(rooms: Any) -> None:
         parser.add_argument(f"--{name}", default="", help=text)
     parser.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
     output.add_output(parser)
-    parser.set_defaults(run=audit)
 
 
 def audit(asked: CommandContext) -> str:

@@ -1,4 +1,4 @@
-"""`emberline budget ...` and `emberline tier-price ...`: what may be spent, what L2 costs."""
+"""`emberline budget ...` and `emberline tier-price ...`: budgets and cache tier prices."""
 
 from __future__ import annotations
 
@@ -7,50 +7,40 @@ from typing import Any
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, CommandContext, CommandError
+from console.commandline.verbs import add_group, add_verb
 
 _BUDGETS = ("NAME", "FOR", "USD/MONTH", "SPENT", "FORESEEN", "USED")
 _PRICES = ("TIER", "FROM", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE")
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser("budget", help="what may be spent a month").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    listed = verbs.add_parser("list", help="all, with what is spent and foreseen")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=budgets)
-    said = verbs.add_parser("set", help="keep it, or change it")
-    said.add_argument("name")
+    verbs = add_group(rooms, "budget", "what may be spent a month")
+    add_verb(verbs, "list", budgets, "all, with what is spent and foreseen", listing=True)
+    said = add_verb(verbs, "set", keep, "keep it, or change it", "name")
     said.add_argument("usd", type=float, help="US dollars a month")
     whose = said.add_mutually_exclusive_group()
     whose.add_argument("--team", default="", help="its slug")
     whose.add_argument("--tag", default="", metavar="KEY=VALUE", help="of endpoints")
     whose.add_argument("--endpoint", default="", help="its name")
-    said.set_defaults(run=keep)
-    ending = verbs.add_parser("delete", help="and what it passed")
-    ending.add_argument("name")
-    ending.set_defaults(run=delete)
+    add_verb(verbs, "delete", delete, "and what it passed", "name")
     _add_prices(rooms)
 
 
 def _add_prices(rooms: Any) -> None:
-    verbs = rooms.add_parser("tier-price", help="what cache tiers cost").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
+    verbs = add_group(rooms, "tier-price", "what cache tiers cost")
+    add_verb(verbs, "list", prices, "what was said of it", listing=True)
+    add_verb(
+        verbs,
+        "history",
+        history,
+        "what was said of one, and from which day on",
+        "name",
+        listing=False,
     )
-    listed = verbs.add_parser("list", help="what was said of it")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=prices)
-    told = verbs.add_parser("history", help="what was said of one, and from which day on")
-    told.add_argument("name")
-    output.add_output(told)
-    told.set_defaults(run=history)
-    said = verbs.add_parser("set", help="say it, or change what is given of it")
+    said = add_verb(verbs, "set", price, "say it, or change what is given of it")
     said.add_argument("name", help="the tier's name, or redis:HOST:PORT")
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="such as usd_hour=0.4")
-    said.set_defaults(run=price)
-    forgotten = verbs.add_parser("forget", help="what was said of one")
-    forgotten.add_argument("name")
-    forgotten.set_defaults(run=forget)
+    add_verb(verbs, "forget", forget, "what was said of one", "name")
 
 
 def budgets(asked: CommandContext) -> str:

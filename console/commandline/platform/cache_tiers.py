@@ -1,4 +1,4 @@
-"""`emberline cache-tier ...`: pools of L2, what they hold, and forgetting it."""
+"""`emberline cache-tier ...`: manage, inspect and flush L2 cache tiers."""
 
 from __future__ import annotations
 
@@ -10,31 +10,24 @@ from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint.changes import would
+from console.commandline.verbs import add_group, add_verb
 
 _HEAD = ("NAME", "PHASE", "REASON", "NODES", "MEMORY", "USED", "HITS", "USED BY")
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser("cache-tier", help="pools of L2").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    listed = verbs.add_parser("list", help="all cache tiers")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all)
+    verbs = add_group(rooms, "cache-tier", "pools of L2")
+    add_verb(verbs, "list", list_all, "all cache tiers", listing=True)
     for verb, run, text in (
         ("get", get, "one with its nodes"),
         ("contents", contents, "what it holds by namespace"),
     ):
-        parser = verbs.add_parser(verb, help=text)
-        parser.add_argument("name")
-        output.add_output(parser)
-        parser.set_defaults(run=run)
+        add_verb(verbs, verb, run, text, "name", listing=False)
     for verb, run, text in (
         ("create", create, "a new one; it starts at once"),
         ("update", update, "change the given fields"),
     ):
-        parser = verbs.add_parser(verb, help=text)
-        parser.add_argument("name")
+        parser = add_verb(verbs, verb, run, text, "name")
         parser.add_argument("-f", "--file", default="", help="JSON or YAML; - for standard input")
         example = "such as memory_bytes=1073741824"
         parser.add_argument(
@@ -46,16 +39,13 @@ def add_to(rooms: Any) -> None:
             help=example,
         )
         parser.add_argument("--dry-run", action="store_true", help="say what would change")
-        parser.set_defaults(run=run)
-    flushing = verbs.add_parser("flush", help="forget a namespace, or with --all everything")
-    flushing.add_argument("name")
+    flushing = add_verb(
+        verbs, "flush", flush, "forget a namespace, or with --all everything", "name"
+    )
     what = flushing.add_mutually_exclusive_group(required=True)
     what.add_argument("--namespace", default="", help="as contents shows it")
     what.add_argument("--all", action="store_true", help="every namespace")
-    flushing.set_defaults(run=flush)
-    ending = verbs.add_parser("delete", help="refused while an endpoint uses it")
-    ending.add_argument("name")
-    ending.set_defaults(run=delete)
+    add_verb(verbs, "delete", delete, "refused while an endpoint uses it", "name")
 
 
 def list_all(asked: CommandContext) -> str:

@@ -1,7 +1,6 @@
-"""`emberline cluster ...`: where endpoints can be placed.
+"""`emberline cluster ...`: clusters for endpoints.
 
-`check` asks the cluster now and its exit code is the verdict: 0 ready, 1 rights are missing, 2 it
-does not answer or is not there.
+`check` queries the cluster; exit codes: 0 ready, 1 missing rights, 2 unreachable or not found.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from console.commandline.context import (
     CommandError,
     CommandResult,
 )
+from console.commandline.verbs import add_group, add_verb
 
 KINDS = ("in-cluster", "kubeconfig", "context")
 REACHES = ("pods", "api")
@@ -30,48 +30,32 @@ _FACTS = ("kind", "context", "namespace", "reach")
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser("cluster", help="clusters endpoints can be placed in").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    shown = verbs.add_parser("list", help="every cluster with what was last seen of it")
-    output.add_output(shown, names=True)
-    shown.set_defaults(run=listed)
-    one = verbs.add_parser("get", help="what a cluster can carry, as last seen")
-    one.add_argument("name")
-    output.add_output(one)
-    one.set_defaults(run=get)
-    adding = verbs.add_parser("add", help="let the console use a cluster")
-    adding.add_argument("name")
+    verbs = add_group(rooms, "cluster", "clusters endpoints can be placed in")
+    add_verb(verbs, "list", listed, "every cluster with what was last seen of it", listing=True)
+    add_verb(verbs, "get", get, "what a cluster can carry, as last seen", "name", listing=False)
+    adding = add_verb(verbs, "add", add, "let the console use a cluster", "name")
     adding.add_argument("--kind", choices=KINDS, default="kubeconfig", help="how it is reached")
     _add_facts(adding)
-    adding.set_defaults(run=add)
     changing = verbs.add_parser("update", help="another kubeconfig, context, namespace or reach")
     changing.add_argument("name")
     _add_facts(changing)
     changing.set_defaults(run=update, kind=None)
-    checking = verbs.add_parser("check", help="ask a cluster now what it can carry")
-    checking.add_argument("name")
-    output.add_output(checking)
-    checking.set_defaults(run=check)
-    role = verbs.add_parser("role", help="print the Role that grants what is missing")
-    role.add_argument("name")
+    add_verb(verbs, "check", check, "ask a cluster now what it can carry", "name", listing=False)
+    role = add_verb(verbs, "role", print_role, "print the Role that grants what is missing", "name")
     role.add_argument(
         "--namespace", default="", help="for that one, and whole, whatever is granted already"
     )
     role.add_argument(
         "--follow", action="store_true", help="with what following its objects needs, and whole"
     )
-    role.set_defaults(run=print_role)
-    removing = verbs.add_parser("remove", help="forget a cluster that nothing uses")
-    removing.add_argument("name")
-    removing.set_defaults(run=remove)
-    verbs.add_parser("rekey", help="the same as `emberline rekey`").set_defaults(run=rekey)
+    add_verb(verbs, "remove", remove, "forget a cluster that nothing uses", "name")
+    add_verb(verbs, "rekey", rekey, "the same as `emberline rekey`")
 
 
 def add_room(rooms: Any) -> None:
-    """Kubeconfigs were the first secrets that were sealed, hence its other name."""
+    """Add `rekey` under both names: kubeconfigs were the first encrypted secrets."""
     text = "seal every kept secret anew with the first key (on the console's own machine)"
-    rooms.add_parser("rekey", help=text).set_defaults(run=rekey)
+    add_verb(rooms, "rekey", rekey, text)
 
 
 def _add_facts(parser: Any) -> None:

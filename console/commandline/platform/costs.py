@@ -1,4 +1,4 @@
-"""`emberline cost`: what endpoints cost and what their caches saved, lately or in a month."""
+"""`emberline cost`: costs of endpoints and cache savings, recent or per month."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
+from console.commandline.verbs import add_verb
 
-# Of the API's many; -o json has them all.
+# A selection; -o json has all columns.
 _COLUMNS = (
     *("endpoint", "usd_hour_now", "cost_usd", "saved_usd", "requests"),
     *("prompt_tokens", "generated_tokens", "usd_per_million_tokens", "why"),
 )
+_SUMS = (
+    *("workers_usd", "idle_usd", "tier_usd", "total_usd", "saved_usd"),
+    *("requests", "prompt", "cached", "generated"),
+)
 
 
 def add_to(rooms: Any) -> None:
-    parser = rooms.add_parser("cost", help="what endpoints cost, and what their caches saved")
+    parser = add_verb(rooms, "cost", costs, "what endpoints cost, and what their caches saved")
     parser.add_argument("--range", default="", help="such as 1h, 1d, 7d")
     parser.add_argument("--month", default="", help="such as 2026-11: the report of that month")
     parser.add_argument(
         "--by", default="endpoint", help="of a month: endpoint, team, model, machine or tag:KEY"
     )
     output.add_output(parser)
-    parser.set_defaults(run=costs)
-
-
-_SUMS = (
-    *("workers_usd", "idle_usd", "tier_usd", "total_usd", "saved_usd"),
-    *("requests", "prompt", "cached", "generated"),
-)
 
 
 def month(asked: CommandContext) -> str:

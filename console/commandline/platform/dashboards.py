@@ -1,4 +1,4 @@
-"""`emberline dashboards ...`: the boards, and the rules beside them, for one's own Grafana."""
+"""`emberline dashboards ...`: export dashboards and rules for Grafana."""
 
 from __future__ import annotations
 
@@ -8,25 +8,20 @@ from typing import Any
 from console.client.documents import ExportedFile, GrafanaDashboard
 from console.commandline import output
 from console.commandline.context import FAILED, CommandContext, CommandError
+from console.commandline.verbs import add_group, add_verb
 
 _HEAD = ("UID", "PANELS", "TITLE")
 
 
 def add_to(rooms: Any) -> None:
     text = "boards and rules for a Grafana of your own"
-    verbs = rooms.add_parser("dashboards", help=text).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    listed = verbs.add_parser("list", help="all dashboards")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all)
-    one = verbs.add_parser("get", help="one dashboard, as Grafana imports it")
+    verbs = add_group(rooms, "dashboards", text)
+    add_verb(verbs, "list", list_all, "all dashboards", listing=True)
+    one = add_verb(verbs, "get", get, "one dashboard, as Grafana imports it")
     one.add_argument("uid")
-    one.set_defaults(run=get)
-    out = verbs.add_parser("export", help="write dashboards, alert rules and recording rules")
+    out = add_verb(verbs, "export", export, "write dashboards, alert rules and recording rules")
     out.add_argument("--to", required=True, metavar="FOLDER", help="made when it is not there")
     out.add_argument("--recorded", action="store_true", help="for fleets of hundreds of workers")
-    out.set_defaults(run=export)
 
 
 def list_all(asked: CommandContext) -> str:
@@ -39,7 +34,7 @@ def get(asked: CommandContext) -> str:
 
 
 def export(asked: CommandContext) -> str:
-    """Files of that name are replaced; others in the folder stay."""
+    """Write the files, replacing those of the same name."""
     folder = Path(asked.options["to"])
     files = asked.client.grafana.export(recorded=asked.options["recorded"])
     try:
@@ -52,7 +47,7 @@ def export(asked: CommandContext) -> str:
 
 def _write(folder: Path, file: ExportedFile) -> None:
     path = PurePosixPath(file["path"])
-    if path.is_absolute() or ".." in path.parts:  # a console is not to write elsewhere
+    if path.is_absolute() or ".." in path.parts:  # reject paths outside the folder
         raise CommandError(f"The console names a file outside the folder: {path}.", FAILED)
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`emberline follow ...`: namespaces whose objects say what endpoints there are."""
+"""`emberline follow ...`: namespaces whose InferenceEndpointConfig objects define endpoints."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, CommandContext, CommandError
+from console.commandline.verbs import add_group, add_verb
 
 _HEAD = ("CLUSTER", "NAMESPACE", "PHASE", "OBJECTS", "WHY")
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser(
-        "follow", help="make endpoints of InferenceEndpointConfig objects of a namespace"
-    ).add_subparsers(dest="verb", required=True, metavar="VERB")
-    shown = verbs.add_parser("list", help="followed namespaces")
-    output.add_output(shown)
-    shown.set_defaults(run=listed)
-    adding = verbs.add_parser("add", help="install the definition and follow a namespace")
+    verbs = add_group(
+        rooms, "follow", "make endpoints of InferenceEndpointConfig objects of a namespace"
+    )
+    add_verb(verbs, "list", listed, "followed namespaces", listing=False)
+    adding = add_verb(verbs, "add", add, "install the definition and follow a namespace")
     _place(adding)
     adding.add_argument(
         "--foreign", action="store_true", help="also where somebody else installed the definition"
     )
-    adding.set_defaults(run=add)
-    removing = verbs.add_parser("remove", help="let its objects go; their endpoints stay")
+    removing = add_verb(verbs, "remove", remove, "let its objects go; their endpoints stay")
     _place(removing)
-    removing.set_defaults(run=remove)
 
 
 def _place(parser: Any) -> None:

@@ -1,4 +1,4 @@
-"""`emberline instance-type ...`: what machines hold and cost."""
+"""`emberline instance-type ...`: capacity and price of machines."""
 
 from __future__ import annotations
 
@@ -8,30 +8,21 @@ from console.client.documents import InstanceType
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import CommandContext
+from console.commandline.verbs import add_group, add_verb
 
 _HEAD = ("NAME", "VCPUS", "MEMORY", "GPUS", "USD/HOUR", "AS OF", "ORIGIN")
 
 
 def add_to(rooms: Any) -> None:
-    verbs = rooms.add_parser("instance-type", help="what machines hold and cost").add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    listed = verbs.add_parser("list", help="all instance types")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=list_all)
-    one = verbs.add_parser("get", help="one instance type")
-    one.add_argument("name")
+    verbs = add_group(rooms, "instance-type", "what machines hold and cost")
+    add_verb(verbs, "list", list_all, "all instance types", listing=True)
+    one = add_verb(verbs, "get", get, "one instance type", "name")
     one.add_argument(
         "-o", "--output", choices=(output.YAML, output.JSON), default=output.YAML, help="(yaml)"
     )
-    one.set_defaults(run=get)
-    said = verbs.add_parser("set", help="add it, or change what is given of it")
-    said.add_argument("name")
+    said = add_verb(verbs, "set", set_, "add it, or change what is given of it", "name")
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="such as vcpus=8")
-    said.set_defaults(run=set_)
-    forgotten = verbs.add_parser("forget", help="what was said of it; a built-in one comes back")
-    forgotten.add_argument("name")
-    forgotten.set_defaults(run=forget)
+    add_verb(verbs, "forget", forget, "what was said of it; a built-in one comes back", "name")
 
 
 def list_all(asked: CommandContext) -> str:

@@ -1,7 +1,6 @@
-"""`emberline metrics-source ...`: where numbers of endpoints are kept.
+"""`emberline metrics-source ...`: Prometheus servers with endpoint metrics.
 
-`test` asks the source now and its exit code is the verdict: 0 all is there, 1 something to look at,
-2 it does not work or is not there.
+`test` queries the source; exit codes: 0 complete, 1 warnings, 2 failed or not found.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from console.client import NotFound
 from console.commandline import input as commandline_input
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, CommandContext, CommandError, CommandResult
+from console.commandline.verbs import add_group, add_verb
 
 AUTHS = ("none", "bearer", "basic", "sigv4", "mtls")
 _HEAD = ("NAME", "NUMBERS OF", "AUTH", "URL", "FOUND")
 _VERDICTS = {"ok": 0, "warning": 1}
 _NO = 2
-# Option -> what it is for; those of a file are read here, so that no secret is in an argv.
+# Option -> purpose; secrets are read from files here, so none appears in argv.
 _PLAIN = {
     "url": "without /api/v1",
     "cluster": 'whose endpoints\' numbers it has; "": all whose cluster has no source',
@@ -41,31 +41,22 @@ _FILES = {
 
 def add_to(rooms: Any) -> None:
     text = "where numbers of endpoints are kept"
-    verbs = rooms.add_parser("metrics-source", help=text).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
+    verbs = add_group(rooms, "metrics-source", text)
+    add_verb(verbs, "list", listed, "every source beside the console's own", listing=True)
+    add_verb(
+        verbs,
+        "get",
+        get,
+        "a source, and what it had when it was last tested",
+        "name",
+        listing=False,
     )
-    shown = verbs.add_parser("list", help="every source beside the console's own")
-    output.add_output(shown, names=True)
-    shown.set_defaults(run=listed)
-    one = verbs.add_parser("get", help="a source, and what it had when it was last tested")
-    one.add_argument("name")
-    output.add_output(one)
-    one.set_defaults(run=get)
-    adding = verbs.add_parser("add", help="let the console ask a Prometheus")
-    adding.add_argument("name")
+    adding = add_verb(verbs, "add", add, "let the console ask a Prometheus", "name")
     _add_facts(adding)
-    adding.set_defaults(run=add)
-    changing = verbs.add_parser("update", help="what is left out stays as it is")
-    changing.add_argument("name")
+    changing = add_verb(verbs, "update", update, "what is left out stays as it is", "name")
     _add_facts(changing)
-    changing.set_defaults(run=update)
-    testing = verbs.add_parser("test", help="ask a source now what it has")
-    testing.add_argument("name")
-    output.add_output(testing)
-    testing.set_defaults(run=test)
-    removing = verbs.add_parser("remove", help="forget a source and its secrets")
-    removing.add_argument("name")
-    removing.set_defaults(run=remove)
+    add_verb(verbs, "test", test, "ask a source now what it has", "name", listing=False)
+    add_verb(verbs, "remove", remove, "forget a source and its secrets", "name")
 
 
 def _add_facts(parser: Any) -> None:

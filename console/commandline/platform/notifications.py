@@ -1,4 +1,4 @@
-"""`emberline silence ...` and `emberline receiver ...`: who is told of alerts, and when not."""
+"""`emberline silence ...` and `emberline receiver ...`: alert notifications."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from console.commandline import output
 from console.commandline.context import FAILED, CommandContext, CommandResult
+from console.commandline.verbs import add_verb
 
 _SILENCES = ("ID", "STATE", "ALERTS", "UNTIL", "BY", "WHY")
 _RECEIVERS = ("NAME", "KIND", "WHERE", "ENABLED", "SIGNED")
@@ -18,11 +19,10 @@ def add_to(rooms: Any) -> None:
 
 def _silences(room: Any) -> None:
     verbs = room.add_subparsers(dest="verb", required=True, metavar="VERB")
-    listed = verbs.add_parser("list", help="those which hold now or later")
+    listed = add_verb(verbs, "list", list_silences, "those which hold now or later")
     listed.add_argument("--all", action="store_true", help="also those which have ended")
     output.add_output(listed, names=True)
-    listed.set_defaults(run=list_silences)
-    made = verbs.add_parser("add", help="silence the alerts that meet all conditions")
+    made = add_verb(verbs, "add", add_silence, "silence the alerts that meet all conditions")
     made.add_argument(
         *("conditions",),
         nargs="+",
@@ -31,8 +31,7 @@ def _silences(room: Any) -> None:
     )
     made.add_argument("--for", dest="duration", default="2h", help="such as 30m, 2h (that), 1d")
     made.add_argument("--comment", required=True, help="why: whoever wonders reads it")
-    made.set_defaults(run=add_silence)
-    changed = verbs.add_parser("edit", help="what is left out stays")
+    changed = add_verb(verbs, "edit", edit_silence, "what is left out stays")
     changed.add_argument("id")
     changed.add_argument(
         "conditions", nargs="*", metavar="LABEL=VALUE", help="instead of those it has"
@@ -40,23 +39,16 @@ def _silences(room: Any) -> None:
     changed.add_argument("--for", dest="duration", help="from now on, such as 30m, 2h, 1d")
     changed.add_argument("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
     changed.add_argument("--comment", help="why")
-    changed.set_defaults(run=edit_silence)
-    over = verbs.add_parser("expire", help="end one now")
+    over = add_verb(verbs, "expire", expire, "end one now")
     over.add_argument("id")
-    over.set_defaults(run=expire)
 
 
 def _receivers(room: Any) -> None:
     verbs = room.add_subparsers(dest="verb", required=True, metavar="VERB")
-    listed = verbs.add_parser("list", help="all receivers")
-    output.add_output(listed, names=True)
-    listed.set_defaults(run=list_receivers)
-    tried = verbs.add_parser("test", help="send one a test, now")
-    tried.add_argument("name")
-    tried.set_defaults(run=try_receiver)
-    file = verbs.add_parser("file", help="receivers and routes as a part of alertmanager.yml")
+    add_verb(verbs, "list", list_receivers, "all receivers", listing=True)
+    add_verb(verbs, "test", try_receiver, "send one a test, now", "name")
+    file = add_verb(verbs, "file", as_file, "receivers and routes as a part of alertmanager.yml")
     file.add_argument("--object", action="store_true", help="as an AlertmanagerConfig")
-    file.set_defaults(run=as_file)
 
 
 def list_silences(asked: CommandContext) -> str:

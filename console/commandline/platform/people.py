@@ -1,6 +1,6 @@
-"""`emberline user|team|token ...`: people, whose endpoints are whose, and what programs may.
+"""`emberline user|team|token ...`: users, teams and API tokens.
 
-Passwords and tokens are printed alone, so that they can be piped, and never again.
+Passwords and tokens are printed alone, so that they can be piped, and only once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from console.commandline import input as commandline_input
 from console.commandline import output
-from console.commandline.context import CommandContext, Run
+from console.commandline.context import CommandContext
+from console.commandline.verbs import add_group, add_verb
 from console.core.grants import Grant
 
 ROLES = ("member", "viewer", "operator", "admin")
@@ -23,58 +24,46 @@ _TOKENS = ("ID", "USER", "NAME", "BEGINS WITH", "ROLE", "TEAM", "EXPIRES", "LAST
 
 
 def add_to(rooms: Any) -> None:
-    _add_users(_room(rooms, "user", "people and what they may"))
-    _add_teams(_room(rooms, "team", "whose endpoints are whose"))
-    _add_tokens(_room(rooms, "token", "API tokens of programs"))
-
-
-def _room(rooms: Any, name: str, text: str) -> Any:
-    return rooms.add_parser(name, help=text).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-
-
-def _verb(verbs: Any, word: str, text: str, run: Run, *names: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(word, help=text)
-    for name in names:
-        parser.add_argument(name)
-    parser.set_defaults(run=run)
-    return parser
+    _add_users(add_group(rooms, "user", "people and what they may"))
+    _add_teams(add_group(rooms, "team", "whose endpoints are whose"))
+    _add_tokens(add_group(rooms, "token", "API tokens of programs"))
 
 
 def _add_users(verbs: Any) -> None:
-    listed = _verb(verbs, "list", "everybody", list_users)
+    listed = add_verb(verbs, "list", list_users, "everybody")
     listed.add_argument("--role", choices=ROLES, default="", help="with this role everywhere")
     listed.add_argument("--team", default="", help="in this team, by its slug")
     output.add_output(listed, names=True)
-    output.add_output(_verb(verbs, "get", "one person", get_user, "username"))
-    made = _verb(verbs, "create", "prints the password, once and alone", create_user, "username")
+    output.add_output(add_verb(verbs, "get", get_user, "one person", "username"))
+    made = add_verb(verbs, "create", create_user, "prints the password, once and alone", "username")
     made.add_argument("--role", choices=ROLES, default="", help="held everywhere (member)")
-    _verb(verbs, "role", "another role, held everywhere", set_role, "username").add_argument(
+    add_verb(verbs, "role", set_role, "another role, held everywhere", "username").add_argument(
         "role", choices=ROLES
     )
     for word, text, active in (
         ("activate", "let in again", True),
         ("deactivate", "every session ends, every token is revoked", False),
     ):
-        _verb(verbs, word, text, set_active, "username").set_defaults(active=active)
+        add_verb(verbs, word, set_active, text, "username").set_defaults(active=active)
     text = "prints a new password, once and alone; sessions end, tokens are revoked"
-    _verb(verbs, "reset-password", text, reset_password, "username")
+    add_verb(verbs, "reset-password", reset_password, text, "username")
 
 
 def _add_teams(verbs: Any) -> None:
-    output.add_output(_verb(verbs, "list", "teams one may see", list_teams), names=True)
-    output.add_output(_verb(verbs, "get", "one team with its people", get_team, "slug"))
-    made = _verb(verbs, "create", "a new team", create_team, "title")
+    output.add_output(add_verb(verbs, "list", list_teams, "teams one may see"), names=True)
+    output.add_output(add_verb(verbs, "get", get_team, "one team with its people", "slug"))
+    made = add_verb(verbs, "create", create_team, "a new team", "title")
     made.add_argument("--slug", default="", help="stands in addresses and stays; from the name")
     _add_facts(made)
-    changed = _verb(verbs, "update", "change the given", update_team, "slug")
+    changed = add_verb(verbs, "update", update_team, "change the given", "slug")
     changed.add_argument("--name", dest="title", default=None, help="as people read it")
     _add_facts(changed)
-    _verb(verbs, "delete", "refused while it owns an endpoint", delete_team, "slug")
-    joined = _verb(verbs, "add", "take somebody in, or change their role", join, "slug", "username")
+    add_verb(verbs, "delete", delete_team, "refused while it owns an endpoint", "slug")
+    joined = add_verb(
+        verbs, "add", join, "take somebody in, or change their role", "slug", "username"
+    )
     joined.add_argument("role", choices=TEAM_ROLES)
-    _verb(verbs, "remove", "send somebody away", leave, "slug", "username")
+    add_verb(verbs, "remove", leave, "send somebody away", "slug", "username")
 
 
 def _add_facts(parser: argparse.ArgumentParser) -> None:
@@ -98,18 +87,18 @@ def _add_facts(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tokens(verbs: Any) -> None:
-    listed = _verb(verbs, "list", "one's own; an admin's list is everybody's", list_tokens)
+    listed = add_verb(verbs, "list", list_tokens, "one's own; an admin's list is everybody's")
     listed.add_argument("--user", default="", help="of this person")
     listed.add_argument("--team", default="", help="for this team alone")
     output.add_output(listed)
-    made = _verb(verbs, "create", "prints the token, once and alone", create_token, "label")
+    made = add_verb(verbs, "create", create_token, "prints the token, once and alone", "label")
     made.add_argument("--role", choices=TEAM_ROLES, required=True, help="at most this")
     made.add_argument("--days", type=int, help="until it expires; never if left out")
     made.add_argument("--team", default="", help="for this team alone, by its slug")
     text = "whose; needed on the console's own machine, and allowed only there"
     made.add_argument("--user", default="", help=text)
     text = "programs that use it stop working at once; by its id or name"
-    _verb(verbs, "revoke", text, revoke_token, "id")
+    add_verb(verbs, "revoke", revoke_token, text, "id")
 
 
 def list_users(asked: CommandContext) -> str:
@@ -164,7 +153,7 @@ def reset_password(asked: CommandContext) -> str:
     found = asked.client.users.new_password(asked.options["username"])
     asked.say(
         f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
-    )  # the password alone goes to standard output
+    )  # only the password goes to standard output
     return str(found["password"])
 
 
@@ -252,7 +241,7 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def create_token(asked: CommandContext) -> str:
-    """The token alone, so that it can be piped into a file."""
+    """Print only the token, so that it can be piped into a file."""
     options = asked.options
     facts = {"name": options["label"], "role": options["role"], "days": options["days"]}
     facts |= {name: options[name] for name in ("team", "user") if options[name]}

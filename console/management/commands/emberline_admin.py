@@ -1,6 +1,5 @@
-"""`manage.py emberline_admin --create`: the first admin, with a random password printed once.
-
-Promises to print a password only when it just made one, and nothing else that is secret.
+"""`manage.py emberline_admin --create`: create the first admin with a random password, printed
+once.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Command(BaseCommand):
             if totp.turn_off(None, user):
                 self.stdout.write("The second factor is off. Set a new one up after the login.")
         elif options["renew_unused"] and (unused := _unused(username)):
-            # Its password was made by an `up` that was killed before it could show it.
+            # The password was created by an `up` killed before it was shown.
             password, _nothing_to_end = actions.reset_password(None, unused)
             self._print(username, password)
         elif selectors.admins().exists():
@@ -57,7 +56,7 @@ class Command(BaseCommand):
 
 
 def _unused(username: str) -> User | None:
-    """The only user there is, if an admin of that name who never used the console."""
+    """Return the only user if it is an admin of that name who never logged in."""
     user = User.objects.filter(username=username, role=Role.ADMIN, last_login=None).first()
     alone = User.objects.count() == 1 and not ApiToken.objects.exists()
     return user if alone else None

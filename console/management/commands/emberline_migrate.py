@@ -1,8 +1,7 @@
-"""`manage.py emberline_migrate`: brings the database to this version, and makes the first admin.
+"""`manage.py emberline_migrate`: migrate the database and create the first admin.
 
-Promises that of two started at once one works and the other waits for it, and that the password
-of the first admin is the one in the file named by EMBERLINE_ADMIN_PASSWORD_FILE: never printed,
-and never set again once there is an admin.
+Concurrent runs are serialized. The first admin's password is read from the file in
+EMBERLINE_ADMIN_PASSWORD_FILE; it is never printed, and never set once an admin exists.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from console.accounts.models import Role
 from console.core import environment
 from console.people import actions
 
-# Any number will do that no other program takes in this database.
+# Arbitrary, but unused by other programs in this database.
 _LOCK = 0x656D626572
 
 
@@ -64,7 +63,7 @@ class Command(BaseCommand):
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """The lock ends with the connection, so one that dies leaves none behind."""
+    """Hold a lock that ends with the connection, so a crashed run leaves none behind."""
     connection = connections[DEFAULT_DB_ALIAS]
     if connection.vendor != "postgresql":  # SQLite locks the file itself
         yield

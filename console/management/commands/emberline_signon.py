@@ -1,6 +1,6 @@
-"""`manage.py emberline_signon --secret acme < FILE`: a provider's client secret into the vault.
+"""`manage.py emberline_signon --secret acme < FILE`: store a provider's client secret.
 
-From standard input alone: an argument would be in the list of processes and in a shell's history.
+Reads standard input: an argument appears in the process list and in shell history.
 """
 
 from __future__ import annotations

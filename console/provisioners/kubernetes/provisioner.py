@@ -1,9 +1,8 @@
-"""Runs workloads as pods of a Kubernetes cluster, in one namespace.
+"""Run workloads as pods in one namespace of a Kubernetes cluster.
 
-Promises the waist's verbs, each of a few short requests and each with a deadline; nothing waits for
-a pod. What is wanted is applied server-side, what is seen is what the cluster says. It `rolls`: the
-cluster brings new pods up beside the old ones. What makes each verb good from any line is told in
-`apply`, `removal` and `observe`.
+Each verb makes a few short requests with deadlines; none waits for a pod. Objects are applied
+server-side. It `rolls`: the cluster starts new pods beside the old ones. Crash safety of each
+verb is described in `apply`, `removal` and `observation`.
 """
 
 from __future__ import annotations
@@ -43,12 +42,10 @@ class KubernetesProvisioner:
         namespace: str,
         capabilities: frozenset[str] | None = None,
     ) -> None:
-        """`capabilities` as they were last seen; None: they are looked for, and remembered."""
+        """`capabilities` as last discovered; None: discover and cache them."""
         self._access = access
         self._known = capabilities
         self._client = KubernetesClient(access, namespace)
-
-    # ---- the verbs
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)
@@ -75,10 +72,8 @@ class KubernetesProvisioner:
         check_ref(ref, self.name)
         return logs.last_lines(self._client, ref.name, tail_lines)
 
-    # ---- what only a cluster has
-
     def drift(self, ref: Ref) -> tuple[Drift, ...]:
-        """As it is now, not as it was when last looked for."""
+        """Return the current drift, not the cached one."""
         kept = self._kept(ref)
         if kept is None:
             return ()
@@ -87,22 +82,22 @@ class KubernetesProvisioner:
         return seen.drift
 
     def heal(self, ref: Ref) -> None:
-        """The next apply takes every field that drifted back."""
+        """Make the next apply restore every drifted field."""
         kept = self._kept(ref)
         if kept is not None:
             self._client.apply(anchor_record.changed(kept, force=True), force=True)
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
-        """From the next apply on, these fields are not ours any more."""
+        """Release these fields from the next apply on."""
         kept = self._kept(ref)
         if kept is None:
-            raise PermanentError("NothingThere", f"There is no workload {ref.name!r}.")
+            raise PermanentError("NothingThere", f"Workload {ref.name!r} does not exist.")
         changed = anchor_record.changed(kept, left=kept.left | frozenset(paths))
         self._client.apply(changed, force=True)
         MEMORY.forget(self._key(ref.name))
 
     def events(self, ref: Ref) -> tuple[ClusterEvent, ...]:
-        """Also of a workload that is as wanted."""
+        """Return events, also of a healthy workload."""
         kept = self._kept(ref)
         return observe.recent(self._client, ref.name, kept) if kept else ()
 
@@ -119,8 +114,6 @@ class KubernetesProvisioner:
         check_ref(ref, self.name)
         begin = logs.Begin(since, tail, stay)
         return logs.follow(self._client, ref.name, replica, container, begin)
-
-    # ---- within
 
     def _kept(self, ref: Ref) -> AnchorRecord | None:
         check_ref(ref, self.name)

@@ -1,10 +1,9 @@
-"""Run supervisord so that no fault of the file system ends it or blocks a program.
+"""Run supervisord so that file system errors neither end it nor block a program.
 
-As it comes, supervisord reports a log record that it cannot write to its own stderr, dies when
-that fails too (both lie on the same full disk), and stops reading the output of a program whose
-log cannot be rotated, which blocks that program. Here such a record is dropped and counted, every
-record tries again, and the first one that is written is preceded by a line with the number and the
-cause.
+Stock supervisord reports a log record that it cannot write to its own stderr, exits if that fails
+too (both are on the same full disk), and stops reading the output of a program whose log cannot
+be rotated, which blocks that program. Here such a record is dropped and counted; each record is
+tried, and the first one written is preceded by a line with the count and the cause.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _MODE = 0o600
 
 
 class LossyFileHandler(loggers.Handler):
-    """A log file with `backups` predecessors, under the names that supervisor expects.
+    """Log file with `backups` predecessors, named as supervisor expects.
 
-    Used for supervisord's own log and for the output of every program. No method raises OSError.
+    Used for supervisord's own log and for program output. No method raises OSError.
     """
 
     def __init__(
         self, filename: str, mode: str = "ab", max_bytes: int = 0, backups: int = 0
     ) -> None:
         super().__init__()
-        del mode  # it always appends
+        del mode  # always appends
         self._path = Path(filename)
         self._max_bytes, self._backups = max_bytes, backups
         self._fd = -1
@@ -50,7 +49,7 @@ class LossyFileHandler(loggers.Handler):
             self._why = error.strerror or str(error)
 
     def flush(self) -> None:
-        """Every record is written at once."""
+        """Do nothing: every record is written at once."""
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -70,7 +69,7 @@ class LossyFileHandler(loggers.Handler):
 
     def _encoded(self, record: loggers.LogRecord) -> bytes:
         if self.fmt == "%(message)s" and isinstance(record.msg, bytes):
-            return record.msg  # a program's output, as it came
+            return record.msg  # program output, unchanged
         text: str = self.fmt % record.asdict()
         return text.encode(errors="backslashreplace")
 
@@ -83,7 +82,7 @@ class LossyFileHandler(loggers.Handler):
         try:
             self._append(notice.encode() + data)
         except OSError:
-            with suppress(OSError):  # no half record
+            with suppress(OSError):  # remove a partial record
                 os.ftruncate(self._fd, self._size)
             self.close()
             raise
@@ -101,7 +100,7 @@ class LossyFileHandler(loggers.Handler):
         self._size = os.fstat(self._fd).st_size
 
     def _rotate(self) -> None:
-        """Where the folder allows no rename, records are dropped: the log may not grow for ever."""
+        """Rotate; drop records if the folder allows no rename, so that the log stays bounded."""
         names = [self._path, *(Path(f"{self._path}.{n}") for n in range(1, self._backups + 1))]
         for newer, older in reversed(list(pairwise(names))):
             with suppress(FileNotFoundError):
@@ -113,7 +112,7 @@ class LossyFileHandler(loggers.Handler):
 
 
 class _LossyStream(io.TextIOBase):
-    """stderr, on which supervisord also reports faults; it may lie on a full disk or be closed."""
+    """stderr, where supervisord also reports errors; it may be closed or on a full disk."""
 
     def write(self, text: str) -> int:
         with suppress(OSError):
@@ -122,7 +121,7 @@ class _LossyStream(io.TextIOBase):
 
 
 def main() -> None:
-    """The command line is supervisord's own."""
+    """Run with supervisord's own command line."""
     loggers.FileHandler = loggers.RotatingFileHandler = LossyFileHandler
     sys.stdout = sys.stderr = _LossyStream()
     supervisord.main()

@@ -1,7 +1,6 @@
-"""The files of one replica: those of its spec, and what its launcher reads.
+"""Files of one replica: those of its spec and the input of its launcher.
 
-Promises mode 0600 for every file and that secrets are read at apply time, from the files which
-the spec names, into the launcher's file only. Must not talk to supervisord.
+Every file has mode 0600. Secrets are read at apply time and written only to the launcher's file.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from console.provisioners.local.ports import HOST
 from console.provisioners.local.supervisord import Program, include_dir, log_path, render_program
 from console.provisioners.specs import ReplicaFacts
 
-# Where the package `console` is found by the launcher, which starts without site-packages.
+# Import path of `console` for the launcher, which starts without site-packages.
 _ROOT = Path(next(iter(console.__path__))).resolve().parent
-# supervisord kills the group only after the launcher had the time to do it, tidily, itself.
+# supervisord kills the group only after the launcher's own grace period.
 _KILL_MARGIN_S = 15
-# After the console's own programs, and stopped before them.
+# Start after the console's programs and stop before them.
 _PRIORITY = 500
 
 
 def prepare(
     spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int], secrets: dict[str, str]
 ) -> None:
-    """Write everything that the replica needs before it starts."""
     facts = replica_facts(spec, index, folder, ports)
     make_private_dir(folder.parent)
     make_private_dir(folder)
@@ -45,8 +43,9 @@ def prepare(
 def replica_facts(
     spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int]
 ) -> ReplicaFacts:
-    """A channel is bound by its name alone, in the folder a replica starts in: the address of a
-    Unix socket may be 107 bytes long, and a folder's path is easily longer."""
+    """Return placeholder values. A channel is bound by its bare name in the replica's folder,
+    because Unix socket addresses are limited to 107 bytes.
+    """
     channels = {name: f"ipc://{socket_name(name)}" for name in spec.channels}
     return ReplicaFacts(HOST, str(folder), index, ports, channels)
 
@@ -56,7 +55,7 @@ def socket_name(channel: str) -> str:
 
 
 def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
-    """Write those files whose content differs."""
+    """Write files whose content differs."""
     for file in files:
         path, content = folder / file.path, facts.fill(file.content)
         if path.is_file() and path.read_text(encoding="utf-8") == content:
@@ -66,14 +65,15 @@ def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
 
 
 def forget_deaths(folder: Path) -> None:
-    """The replica begins anew; its old process group is still needed to find leftovers."""
+    """Reset the exit count; the old process group is kept to find leftovers."""
     run = LaunchRun.read(folder)
     if run.deaths:
         replace(run, deaths=0, last_exit="").write(folder)
 
 
 def write_program(var: Path, name: str, folder: Path, stop_grace_s: int) -> None:
-    # -S and -E: only the standard library and this package; faster, and nothing to trip over.
+    # -S and -E: only the standard library and this package; faster and independent of the
+    # environment.
     argv = (sys.executable, "-S", "-E", "-m", "console.processkit.launch", str(folder))
     program = Program(
         name,
@@ -91,8 +91,9 @@ def program_path(var: Path, name: str) -> Path:
 
 
 def remove_replica(var: Path, name: str, folder: Path) -> list[int]:
-    """End what is left of its processes, then remove its log and folder; returns the pids of
-    what could not be ended, in which case nothing is removed."""
+    """Kill the remaining processes, then remove the log and folder. Return the pids that could not
+    be killed, in which case nothing is removed.
+    """
     left = leftovers.end(folder, LaunchRun.read(folder).group)
     if left:
         return left
@@ -105,7 +106,7 @@ def remove_replica(var: Path, name: str, folder: Path) -> list[int]:
 
 
 def tail(path: Path, lines: int) -> str:
-    """The last lines of a log; at most 256 KiB of it."""
+    """Return the last lines of a log, at most 256 KiB."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)

@@ -1,5 +1,4 @@
-"""What the replicas of a workload do now, from supervisord's view, their launchers' records and
-their probes. Promises to change nothing."""
+"""Observe a workload's replicas from supervisord, launcher records and probes. Read-only."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from console.provisioners.local.supervisord import log_path
 _RUNNING = (ProcessState.STARTING, ProcessState.RUNNING)
 _CAUSE_LINES = 600
 _LATELY_S = 300.0
-"""For so long after a restart the death before it is shown."""
+"""Period after a restart in which the previous exit is reported."""
 _NOT_SERVING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
 _NEXT_APPLY = "Does not run; started by the next apply."
 
@@ -29,7 +28,7 @@ _NEXT_APPLY = "Does not run; started by the next apply."
 def observe(
     var: Path, workload: Workload, infos: Mapping[str, ProcessInfo], probe: bool = True
 ) -> tuple[ReplicaObservation, ...]:
-    """Without `probe`, a running replica is reported as starting."""
+    """Return observations; without `probe`, a running replica counts as starting."""
     seen = [
         _look(var, workload.name, index, replica, infos.get(f"{workload.name}-{index}"))
         for index, replica in sorted(workload.replicas.items())
@@ -74,7 +73,7 @@ def _look(
 
 
 def _death(var: Path, program: str, run: LaunchRun) -> str:
-    """How the last process ended, and the cause by its part of the log."""
+    """Describe how the last process ended, with the cause from its part of the log."""
     killed = run.last_exit.startswith("signal ")
     how = exit_text(0, int(run.last_exit.split()[1])) if killed else run.last_exit
     before, ended, _ = folders.tail(log_path(var, program), _CAUSE_LINES).rpartition(ENDED)
@@ -83,7 +82,7 @@ def _death(var: Path, program: str, run: LaunchRun) -> str:
 
 
 def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservation:
-    """As seen, with the holder of a fixed port that the replica cannot have."""
+    """Add the process that holds a fixed port the replica needs."""
     if seen.state not in _NOT_SERVING:
         return seen
     known = workload.replicas[seen.index].ports
@@ -122,7 +121,7 @@ def _judge(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
         return replace(replica, state=ReplicaState.READY, message="")
     late = answer.startswith(probes.LATE)
     found = ReplicaState.UNKNOWN if late else ReplicaState.STARTING
-    # One that hangs has been up: how an earlier process ended does not explain it.
+    # A hung replica has been up: the exit of an earlier process is unrelated.
     before = "" if late or not replica.message else f"{replica.message} "
     return replace(replica, state=found, message=f"{before}Health: {answer}.")
 
@@ -133,6 +132,6 @@ def _target(replica: Replica) -> probes.ProbeTarget:
 
 
 def served_by(launcher: int) -> int:
-    """The process under the launcher; the launcher itself before it has started one."""
+    """Return the process started by the launcher, or the launcher itself before that."""
     below = leftovers.children(launcher) if launcher else []
     return below[0] if below else launcher

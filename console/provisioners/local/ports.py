@@ -1,5 +1,8 @@
-"""Which ports replicas get: free ones from a range below the kernel's ephemeral one, kept for
-the replica's life so that its address survives restarts, and who holds one that is taken."""
+"""Port allocation for replicas.
+
+Ports are from a range below the kernel's ephemeral ports and are kept for the replica's lifetime,
+so that its address survives restarts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ FIRST, LAST = 20000, 29999
 
 
 def is_free(port: int, host: str = HOST) -> bool:
-    """Whether a server could listen there now (connections of a former one may still linger)."""
+    """Return whether a server could listen now (connections of a former one may linger)."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -28,13 +31,14 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def holder(port: int) -> tuple[int, str]:
-    """The process that holds the port (0 where it cannot be read) and a text for messages: its pid
-    and name, never its arguments, which may hold secrets."""
+    """Return the pid that holds the port (0 if unreadable) and its description: pid and name, never
+    its arguments, which may contain secrets.
+    """
     try:
         found = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
     except psutil.Error:
         found = []
-    # The listener, else any process bound to it: the near end of a connection takes a port too.
+    # Prefer the listener; the local end of a connection occupies a port too.
     found.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
     pid = next((one.pid for one in found if one.pid), 0)
     try:
@@ -50,10 +54,10 @@ def choose(
     taken: set[int],
     fixed: Collection[str] = (),
 ) -> dict[str, int]:
-    """A port for each name: the remembered one if it is still free or `fixed`, else a new one.
+    """Return a port for each name: the remembered one if free or `fixed`, else a new one.
 
-    `taken` are the ports of all replicas, this one's own included. The search starts at a random
-    place: two installations on one machine seldom want the same port.
+    `taken` contains the ports of all replicas, including this one. The search starts at a random
+    port, so that two installations on one machine rarely collide.
     """
     chosen: dict[str, int] = {}
     for name in names:

@@ -1,7 +1,7 @@
-"""Asks many addresses at once whether they answer 200.
+"""Probe many addresses concurrently for HTTP 200.
 
-Promises that all answers are in within the longest single deadline, however slowly a server
-drips, and that no thread is left waiting. Must not keep connections.
+All results arrive within the longest single deadline, even if a server drips, and no thread or
+connection is kept.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ class ProbeTarget:
 
 
 class _Asking:
-    """One request on its way."""
-
     def __init__(self, target: ProbeTarget) -> None:
         self.target = target
         self.deadline = time.monotonic() + target.timeout_s
-        self.answer = ""  # filled when it is over
+        self.answer = ""  # set on completion
         self._received = b""
         host = f"{target.host}:{target.port}"
         self._unsent = (
@@ -46,7 +44,7 @@ class _Asking:
         return selectors.EVENT_WRITE if self._unsent else selectors.EVENT_READ
 
     def advance(self) -> None:
-        """The socket is ready for what it wanted. Sets `answer` when that was the last of it."""
+        """Process a ready socket; set `answer` when the exchange is complete."""
         try:
             if self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -68,7 +66,7 @@ class _Asking:
 
 
 def ask(targets: Sequence[ProbeTarget]) -> list[str]:
-    """For each target OK, or in a few words why not (beginning with LATE at its deadline)."""
+    """Return OK or a short reason for each target (starting with LATE after its deadline)."""
     asking = [_Asking(target) for target in targets]
     with selectors.DefaultSelector() as selector:
         for one in asking:

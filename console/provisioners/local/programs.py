@@ -1,8 +1,8 @@
-"""Every program that supervisord keeps, its own ones and those of workloads, as seen now.
+"""Current state of every supervisord program, the console's own and those of workloads.
 
-Promises to change nothing and to answer within seconds, and that a supervisord which is away is
-a TemporaryError. `supervisor` names one run of supervisord: another value means that all
-programs were started anew, which is no death. Must not know what a program is for.
+Read-only and bounded to seconds; an unreachable supervisord is a TemporaryError. `supervisor`
+identifies one run of supervisord: a different value means that all programs were restarted with
+it, which does not count as exits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from console.provisioners.local.supervisord import log_path, socket_path
 
 DEADLINE_S = 2.0
 KEEPER = "supervisord"
-"""Its log lies beside those of the programs."""
+"""Log name of supervisord itself, beside those of the programs."""
 
 _LOG_LINES = 400
 _ENDING = re.compile(r" (exited|stopped): (\S+) \((.*)\)\s*$")
@@ -29,7 +29,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a program's last process ended, and whether supervisord had been asked to end it."""
+    """How a program's last process ended, and whether supervisord had been asked to stop it."""
 
     why: str
     asked: bool
@@ -37,8 +37,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSeen:
-    """`pid` and `started_at` are 0 while it does not run. `owner` and `role` are those of its
-    workload. `deaths` is counted by a workload's launcher, and None for any other program."""
+    """State of a program. `pid` and `started_at` are 0 while it does not run. `owner` and `role`
+    are those of its workload. `deaths` is counted by a workload's launcher, None for other
+    programs.
+    """
 
     name: str
     state: ProcessState
@@ -58,7 +60,7 @@ class Supervised:
 
 
 def look(var: Path) -> Supervised:
-    """Raises TemporaryError or PermanentError when supervisord cannot be asked."""
+    """Return all programs; raise TemporaryError or PermanentError if supervisord is down."""
     var = var.resolve()
     pid, infos = Supervisor(socket_path(var), DEADLINE_S).snapshot()
     endings = parse_endings(folders.tail(log_path(var, KEEPER), _LOG_LINES))
@@ -69,15 +71,15 @@ def look(var: Path) -> Supervised:
 
 
 def tail(var: Path, name: str, lines: int) -> str:
-    """The end of a program's log. The caller sees to it that `name` is a program's."""
+    """Return the end of a program's log. The caller validates `name`."""
     return folders.tail(log_path(var, name), lines)
 
 
 def parse_endings(log: str) -> dict[str, Ending]:
-    """The last ending of each program that supervisord's log tells of.
+    """Return the last ending of each program in supervisord's log.
 
-    Nothing else keeps it: over its socket supervisord forgets how a process ended as soon as
-    the next one runs.
+    This is the only record: over its socket, supervisord forgets how a process ended once the next
+    one runs.
     """
     found = {}
     for line in log.splitlines():
@@ -109,7 +111,7 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
 
 
 def _identity(pid: int) -> str:
-    """A pid alone comes back, most of all in a container."""
+    """Return pid and start time: pids are reused, most often in containers."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return f"{_BOOT.read_text()[:8]}-{pid}-{stat[19]}"

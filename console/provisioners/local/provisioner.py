@@ -1,22 +1,21 @@
-"""Runs workloads as processes of this machine, kept by supervisord.
+"""Run workloads as supervisord programs on this machine.
 
-Theory of operation. Each replica is one supervisor program in a group of its own, whose command
-is the launcher of processkit in the replica's folder. supervisord restarts what dies, whether or
-not any console runs; this module only adds, stops and removes programs. Every verb takes the
-workload's lock, finishes what an earlier call began (`_settle`), takes its own steps and
-returns; none waits for a process. The order of the steps makes a crash between any two harmless:
+Each replica is one supervisor program in its own group, whose command is the processkit launcher
+in the replica's folder. supervisord restarts exited processes without the console; this module
+only adds, stops and removes programs. Every verb takes the workload's lock, completes what an
+earlier call began (`_settle`), performs its own steps and returns without waiting for a process.
+The order of steps makes a crash between any two harmless:
 
     start    state (hash unknown, ports) → files → program file → supervisord → state (hash)
     replace  state (goal replace) → stop; when stopped, the next apply starts it as above
     remove   state (goal remove) → program file away → stop; when stopped: program out of
              supervisord → leftover processes → log, folder → state
 
-What is found without a state (a program, a folder) is adopted with an unknown hash, and so
-replaced or removed like anything outdated. A replica which supervisord has given up, or which
-somebody stopped by hand, is started again by the next apply.
+A program or folder without state is adopted with an unknown hash, and so replaced or removed as
+outdated. A replica that supervisord gave up on, or that was stopped by hand, is restarted by the
+next apply.
 
-Not promised here: limits of CPU and memory (`cpus` and `memory_bytes` are not enforced), and a
-GPU for each replica: a spec which asks for GPUs is refused.
+`cpus` and `memory_bytes` are not enforced. Specs that request GPUs are rejected.
 """
 
 from __future__ import annotations
@@ -61,8 +60,6 @@ class LocalProvisioner:
         self._var = var.resolve()
         self._supervisor = Supervisor(socket_path(self._var))
 
-    # ---- the verbs
-
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)
         if spec.gpus:
@@ -82,7 +79,7 @@ class LocalProvisioner:
             step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
             changes = bool(step.create) or step.replace is not None
             secrets = read_secrets(spec.secret_env, spec.secrets_within) if changes else {}
-            # By index, not from the plan: one that is being replaced may be too many by now.
+            # By index rather than from the plan: a replica being replaced may have become surplus.
             surplus = [
                 index
                 for index, replica in workload.replicas.items()
@@ -110,7 +107,7 @@ class LocalProvisioner:
         check_ref(ref, self.name)
         with self._alone(ref.name):
             workload = self._load(ref.name, {})
-            if workload is not None:  # said first, so that a supervisord to come starts none
+            if workload is not None:  # first, so that a restarted supervisord starts none
                 workload.deleting = True
                 for index, replica in workload.replicas.items():
                     replica.goal = Goal.REMOVE
@@ -134,8 +131,6 @@ class LocalProvisioner:
             )
             return {name: folders.tail(log_path(self._var, name), tail_lines) for name in names}
 
-    # ---- steps
-
     def _start(
         self,
         spec: WorkloadSpec,
@@ -158,7 +153,7 @@ class LocalProvisioner:
         self._supervisor.reread()
         for index in indexes:
             program = _program(spec.name, index)
-            if self._supervisor.remove(program):  # a stopped one keeps its old configuration
+            if self._supervisor.remove(program):  # a stopped group keeps its old configuration
                 self._supervisor.add(program)
                 workload.replicas[index].spec_hash = spec.spec_hash
         state.save(self._var, workload)
@@ -193,18 +188,16 @@ class LocalProvisioner:
 
     def _place_live_files(self, spec: WorkloadSpec, workload: Workload) -> None:
         for index, replica in workload.replicas.items():
-            # An outdated replica may lack a port which the new files name: its turn comes.
+            # An outdated replica may lack a port named in the new files; it is replaced later.
             if replica.goal is Goal.RUN and set(spec.ports) <= set(replica.ports):
                 folder = state.replica_dir(self._var, spec.name, index)
                 facts = folders.replica_facts(spec, index, folder, replica.ports)
                 folders.place(folder, spec.live_files, facts)
 
-    # ---- what is there
-
     def _settle(self, name: str, infos: Infos) -> Workload | None:
-        """Carry on with what earlier calls began; None when nothing of the workload is left.
+        """Complete what earlier calls began; return None if nothing of the workload is left.
 
-        Takes out of `infos` what it took out of supervisord.
+        Programs removed from supervisord are also removed from `infos`.
         """
         workload = self._load(name, infos)
         if workload is None:
@@ -229,7 +222,7 @@ class LocalProvisioner:
         program = _program(workload.name, index)
         folders.program_path(self._var, program).unlink(missing_ok=True)
         if not self._supervisor.remove(program):
-            return  # it was started again meanwhile: stopped by the next call
+            return  # restarted concurrently: stopped by the next call
         infos.pop(program, None)
         folder = state.replica_dir(self._var, workload.name, index)
         if not folders.remove_replica(self._var, program, folder):
@@ -237,7 +230,7 @@ class LocalProvisioner:
             state.save(self._var, workload)
 
     def _load(self, name: str, infos: Infos) -> Workload | None:
-        """The state, with what exists without being in it adopted."""
+        """Load the state and adopt programs and folders that it lacks."""
         folder = state.workload_dir(self._var, name)
         workload = state.load(self._var, name)
         found = set(infos) | {path.stem for path in include_dir(self._var).glob(f"{name}-*.conf")}
@@ -254,7 +247,7 @@ class LocalProvisioner:
     def _seen(
         self, workload: Workload, infos: Infos, spec: WorkloadSpec
     ) -> list[ReplicaObservation]:
-        """What the plan is made from: a wanted replica which does not run counts as missing."""
+        """Return observations for planning; a wanted replica that is down is missing."""
         current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
         found = []
         for replica in observation.observe(self._var, workload, infos, probe=not current):
@@ -267,12 +260,10 @@ class LocalProvisioner:
             if replica.state is ReplicaState.BACKOFF and not all(
                 ports.is_free(port) for name, port in known.ports.items() if name not in fixed
             ):
-                # It dies because a stranger holds its port: it gets another one.
+                # It exits because another process holds its port: assign a new one.
                 replica = replace(replica, spec_hash="")
             found.append(replica)
         return found
-
-    # ---- borders
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:

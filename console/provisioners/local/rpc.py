@@ -1,7 +1,6 @@
-"""supervisord's XML-RPC over its unix socket, with a deadline and errors of the waist's kind.
+"""supervisord XML-RPC client over its Unix socket, with deadlines and `ProvisionError`s.
 
-Promises that no step of a call takes longer than its deadline, and that asking for what is
-already so is no error. Must not know what a workload is.
+Every step of a call has the deadline, and requesting the current state is no error.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ REMEDY = "Start it with `make up`."
 
 
 class ProcessState(IntEnum):
-    """supervisor.states.ProcessStates"""
-
     STOPPED = 0
     STARTING = 10
     RUNNING = 20
@@ -33,13 +30,11 @@ class ProcessState(IntEnum):
     UNKNOWN = 1000
 
 
-# No process: supervisord lets a group in these states be removed.
+# No process in these states: supervisord allows removal of the group.
 AT_REST = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
 
 
 class _Fault(IntEnum):
-    """supervisor.xmlrpc.Faults, as far as they are told apart here"""
-
     SHUTDOWN_STATE = 6
     BAD_NAME = 10
     NOT_RUNNING = 70
@@ -58,19 +53,20 @@ class ProcessInfo:
 
 
 class Supervisor:
-    """One connection per call: supervisord closes idle ones, and threads share this object."""
+    """Client with one connection per call: supervisord closes idle ones, and threads share this
+    object.
+    """
 
     def __init__(self, path: Path, deadline_s: float = DEADLINE_S) -> None:
         self._path = path
         self._deadline_s = deadline_s
 
     def all(self) -> dict[str, ProcessInfo]:
-        """Every process, by its group. (Ours are alone in their groups.)"""
+        """Return every process by group (each of our groups has one process)."""
         return _infos(self._call("getAllProcessInfo"))
 
     def snapshot(self) -> tuple[int, dict[str, ProcessInfo]]:
-        """supervisord's own pid, and every process as in `all`: one answer, so that both are
-        of the same supervisord."""
+        """Return supervisord's pid and every process as in `all`, from the same supervisord."""
         asked = [
             {"methodName": f"supervisor.{method}", "params": []}
             for method in ("getPID", "getAllProcessInfo")
@@ -83,29 +79,30 @@ class Supervisor:
         return pid, _infos(infos)
 
     def reread(self) -> None:
-        """Let supervisord read its files again. It starts and stops nothing by that."""
+        """Re-read the configuration files; starts and stops nothing."""
         self._call("reloadConfig")
 
     def add(self, group: str) -> None:
-        """Start what the files say about `group`; it must be known since the last `reread`."""
+        """Start `group`, which must be known since the last `reread`."""
         self._call("addProcessGroup", group, unless=_Fault.ALREADY_ADDED)
 
     def stop(self, group: str) -> None:
-        """Begin to stop it; does not wait."""
-        # A name with a colon and a star means the group; each of ours holds one process.
+        """Request a stop without waiting."""
+        # NAME:* addresses the group; each of ours has one process.
         self._call("stopProcess", f"{group}:{group}", False, unless=_Fault.NOT_RUNNING)
 
     def stop_again(self, group: str) -> None:
-        """Repeat the TERM of a stop under way. supervisord sends it once, and it is lost on a
-        process that was forked but has not yet become its program."""
+        """Repeat the TERM of a stop in progress. supervisord sends it once, and it is lost on a
+        forked process that has not executed its program yet.
+        """
         self._call("signalProcess", f"{group}:{group}", "TERM", unless=_Fault.NOT_RUNNING)
 
     def hang_up(self, group: str) -> None:
-        """Let a program read its files again, if it knows that signal and runs."""
+        """Send HUP to a running program that handles it, to re-read its files."""
         self._call("signalProcess", f"{group}:{group}", "HUP", unless=_Fault.NOT_RUNNING)
 
     def remove(self, group: str) -> bool:
-        """Forget a stopped group; False while it still runs."""
+        """Remove a stopped group; return False while it still runs."""
         try:
             self._call("removeProcessGroup", group, unless=_Fault.BAD_NAME)
         except xmlrpc.client.Fault as fault:
@@ -115,7 +112,7 @@ class Supervisor:
         return True
 
     def shut_down(self) -> None:
-        """Ask supervisord to stop every program, and then to end; does not wait."""
+        """Request that supervisord stop every program and exit; does not wait."""
         self._call("shutdown")
 
     def _call(self, method: str, *args: object, unless: _Fault | None = None) -> object:
@@ -165,7 +162,7 @@ def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:
     if fault.faultCode == _Fault.SHUTDOWN_STATE:
         return TemporaryError("SupervisorUnavailable", f"supervisord is shutting down. {REMEDY}")
     if fault.faultCode == _Fault.CANT_REREAD:
-        return TemporaryError(  # one bad file, whoever wrote it, stops every change
+        return TemporaryError(  # one invalid file blocks every change
             "SupervisorConfigInvalid",
             f"supervisord refuses its configuration: {fault.faultString[:300]}",
             delay_s=30.0,
@@ -182,7 +179,7 @@ class _Transport(xmlrpc.client.Transport):
         self._deadline_s = deadline_s
 
     def make_connection(self, host: object) -> http.client.HTTPConnection:
-        # Kept where the base class looks for it, so that close() finds it.
+        # Stored where the base class's close() finds it.
         connection = _UnixConnection(self._path, self._deadline_s)
         self._connection = (cast(str, host), connection)
         return connection

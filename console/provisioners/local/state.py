@@ -1,8 +1,7 @@
-"""What the local provisioner remembers about a workload: `var/workloads/NAME/state.json`.
+"""State of the local provisioner for one workload: `var/workloads/NAME/state.json`.
 
-Promises that a change is on disk before the step it announces, so that a crash between any two
-steps leaves something the next call can finish. Facts which supervisord or the process table
-can tell are not kept here.
+A change is on disk before the step it announces, so that the next call can complete an interrupted
+sequence. Facts available from supervisord or the process table are not stored.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from pathlib import Path
 from console.processkit.files import make_private_dir, write_private
 from console.provisioners.base import TemporaryError
 
+# The router port, which is published to callers. Other addresses are re-read from here by their
+# users, so a replica whose port is taken by another process gets a new one.
+_FIXED_PORTS = {"router": ("http",)}
+_FILES = 64
+_WAIT_S = 10.0
+_POLL_S = 0.01
+
 
 class Goal(StrEnum):
-    """What is being done with a replica."""
-
     RUN = "run"
-    REPLACE = "replace"  # being stopped; the next apply starts it as then wanted
-    REMOVE = "remove"  # being stopped, then forgotten
-
-
-# The port of a router that clients are given. Every other address is read from here anew by
-# whoever uses it, so its replica gets another port when a stranger holds this one.
-_FIXED_PORTS = {"router": ("http",)}
+    REPLACE = "replace"  # being stopped; the next apply starts the new spec
+    REMOVE = "remove"  # being stopped, then removed
 
 
 @dataclass(slots=True)
 class Replica:
-    """`spec_hash` is empty while it is unknown what would run: between two steps, or adopted."""
+    """`spec_hash` is empty while unknown: between two steps, or adopted."""
 
     spec_hash: str = ""
     goal: Goal = Goal.RUN
@@ -73,14 +72,14 @@ def replica_dir(var: Path, name: str, index: int) -> Path:
 
 
 def load(var: Path, name: str) -> Workload | None:
-    """None if there is none, or none that can be read."""
+    """Return the state, None if absent or unreadable."""
     try:
         facts = json.loads(_path(var, name).read_text(encoding="utf-8"))
         replicas = {
             int(index): Replica(**{**replica, "goal": Goal(replica["goal"])})
             for index, replica in facts["replicas"].items()
         }
-        role = facts.get("role", "")  # not in the files of the first version
+        role = facts.get("role", "")  # missing in files of the first version
         return Workload(name, facts["owner"], role, facts["deleting"], replicas)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -95,7 +94,6 @@ def save(var: Path, workload: Workload) -> None:
 
 
 def ports_in_use(var: Path) -> set[int]:
-    """Ports remembered by any workload."""
     found: set[int] = set()
     if not workloads_dir(var).is_dir():
         return found
@@ -111,11 +109,6 @@ def _path(var: Path, name: str) -> Path:
     return workload_dir(var, name) / "state.json"
 
 
-_FILES = 64
-_WAIT_S = 10.0
-_POLL_S = 0.01
-
-
 @contextmanager
 def workload_lock(var: Path, name: str) -> Iterator[None]:
     with _held(var, f"workload-{zlib.crc32(name.encode()) % _FILES:02d}"):
@@ -124,7 +117,7 @@ def workload_lock(var: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def ports_lock(var: Path) -> Iterator[None]:
-    """Taken inside a workload's lock, never the other way round."""
+    """Lock port allocation. Acquire it inside a workload's lock, never the other way round."""
     with _held(var, "ports"):
         yield
 

@@ -1,8 +1,7 @@
-"""supervisord's configuration as text: the base file and one section for each program.
+"""Render supervisord configuration: the base file and one section per program.
 
-Promises that what it renders is read back by supervisord as it was meant, or is refused:
-supervisor expands `%`, cuts a value at ` ;` or ` #`, and cannot escape a quote in an
-environment. Must not write a file or talk to supervisord.
+Rendered values are parsed back unchanged or rejected: supervisor expands `%`, truncates a value
+at ` ;` or ` #`, and cannot escape a quote in an environment.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from pathlib import Path
 
 LOG_BYTES = "10MB"
 LOG_BACKUPS = 3
-# A process which lives shorter than this has not started: supervisor then waits one second more
-# before each further try, for ever. One which lived longer is started again at once.
+# A process that exits sooner counts as a failed start: supervisor waits one second longer before
+# each retry, indefinitely. One that ran longer is restarted at once.
 START_SECS = 10
 START_RETRIES = 1_000_000
 
 
-class UnsafeValueError(ValueError):
-    """A value which supervisord's file format cannot carry."""
+class UnsafeValueError(ValueError): ...
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A process which supervisord keeps alive. Lower `priority` starts earlier, stops later.
+    """A process supervised by supervisord. Lower `priority` starts earlier and stops later.
 
-    `stop_wait_s` is how long supervisord waits after TERM before it kills the process group.
+    `stop_wait_s` is the time between TERM and the kill of the process group.
     """
 
     name: str
@@ -42,7 +40,7 @@ class Program:
 
 
 def command(config: Path) -> tuple[str, ...]:
-    """What runs supervisord with this file, in the foreground."""
+    """Return the argv that runs supervisord with this file in the foreground."""
     module = "console.provisioners.local.daemon"
     return (sys.executable, "-m", module, "--nodaemon", "-c", str(config))
 
@@ -60,7 +58,7 @@ def log_path(var: Path, program: str) -> Path:
 
 
 def render_config(var: Path, programs: Iterable[Program], directory: Path) -> str:
-    """The base file. `directory` is where programs run which name no folder of their own."""
+    """Return the base file. `directory` is the working directory of programs without one."""
     var = _folder(var)
     lines = [
         "[supervisord]",
@@ -72,7 +70,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
         f"directory={_value(directory)}",
         "identifier=emberline",
         "umask=077",
-        "silent=true",  # else every line goes to stdout too, which nothing rotates
+        "silent=true",  # otherwise every line also goes to the unrotated stdout
         "",
         "[unix_http_server]",
         f"file={_value(socket_path(var))}",
@@ -85,7 +83,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
         f"serverurl=unix://{_value(socket_path(var))}",
         "",
         "[include]",
-        "files=conf.d/*.conf",  # beside this file: a path with a space would be two
+        "files=conf.d/*.conf",  # relative: a path with a space would count as two
         "",
     ]
     sections = [render_program(var, program, directory) for program in programs]
@@ -93,7 +91,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
 
 
 def render_program(var: Path, program: Program, directory: Path) -> str:
-    """One `[program:x]` section, which is a group of its own."""
+    """Return one `[program:x]` section, which forms its own group."""
     if not program.name.replace("-", "").isalnum():
         raise UnsafeValueError(f"{program.name!r} cannot name a program")
     lines = [
@@ -122,7 +120,7 @@ def render_program(var: Path, program: Program, directory: Path) -> str:
 def _folder(var: Path) -> Path:
     found = var.resolve()
     if odd := sorted(set("%*?[") & set(str(found))):
-        # It expands a log's path twice, and globs the folder of its own file.
+        # supervisor expands a log path twice, and globs the folder of its own file.
         raise UnsafeValueError(f"supervisor cannot work in {found}: its name holds {odd[0]}")
     return found
 

@@ -1,4 +1,4 @@
-"""What is sent again and what is not, what a link may do, and what each no becomes."""
+"""Retries, links in responses, and the exception for each error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS = {"code": "router_away", "detail": "The router is silent.", "errors": []}
 
 
 class Wire:
-    """Answers one after the other; the last one again and again."""
+    """Returns the responses in order, then repeats the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""A log on and on: each line once, over connections that end, with marks and without."""
+"""Log streams across reconnects, with and without markers: each line once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.console.client.test_watch import Broken
 
 
 class Over(Exception):
-    """The test has seen enough."""
+    """Ends the stream from the test."""
 
 
 def stream(*lines: tuple[str, str], end: str = "", error: Exception | None = None) -> Any:

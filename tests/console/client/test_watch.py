@@ -1,4 +1,4 @@
-"""A thing as it changes: over a stream that breaks, over none, until it is gone or time is."""
+"""Watches over broken streams and without streams, until deletion or deadline."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_states_come_from_the_stream_until_it_is_gone() -> None:
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("cut"), httpx.ReadTimeout("silent")])
 def test_a_stream_that_ends_goes_on_where_it_was(error: Exception | None) -> None:
-    back = ok({}) if error else None  # after a broken one it is asked whether the console is back
+    back = ok({}) if error else None  # a reachability check follows a broken stream
     replies = [stream(("7", {"n": 1}), error=error), back, stream(("8", {"n": 2}), end=GONE)]
     watch, seen = watched(*(one for one in replies if one is not None))
     assert [one["n"] for one in watch] == [1, 2]

@@ -13,6 +13,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from console.audit.models import AuditEvent
+from console.audit.record import record
 from console.claims import claim
 from console.clusters import actions, refresh, related_objects, selectors, tasks
 from console.clusters.models import Cluster, ClusterStatus
@@ -141,8 +142,8 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     cluster = add(people)
     old = live.EMBERLINE.encryption_keys
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32, *old))
-    assert key_rotation.rekey().done == ["audit/log", "cluster/work"]
-    assert key_rotation.rekey().done == []
+    assert key_rotation.rekey(record).done == ["audit/log", "cluster/work"]
+    assert key_rotation.rekey(record).done == []
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32,))
     cluster.refresh_from_db()
     assert "s3cret" in cluster.access().kubeconfig
@@ -150,7 +151,7 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     with pytest.raises(PermanentError) as refused:
         selectors.provisioner("work")
     assert refused.value.reason == "EncryptionKeyMissing"
-    assert key_rotation.rekey().unreadable == ["audit/log", "cluster/work"]
+    assert key_rotation.rekey(record).unreadable == ["audit/log", "cluster/work"]
 
 
 def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:

@@ -1,4 +1,4 @@
-"""Verbs through the API of this process: what each shows, and that the parser is whole."""
+"""Output of verbs through the in-process API, and completeness of the parser."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_cache_tiers() -> None:
     assert refused("cache-tier", "update", "west", "--set", "memory_bytes=1")[0] == 3
     assert refused("cache-tier", "get", "east")[0] == 4
     with pytest.raises(CommandError):
-        run("cache-tier", "flush", "west")  # all of it only when somebody says so
+        run("cache-tier", "flush", "west")  # everything only with --all
     assert "being deleted" in run("cache-tier", "delete", "west")
 
 
@@ -229,4 +229,4 @@ def test_rules_of_alerts_are_set_and_read_on_a_terminal() -> None:
     assert "demo" not in run("alert", "file")
     code, said = refused("alert", "set", "HighTTFT", "threshold=-1")
     assert (code, "From 1 ms to 600 s" in said) == (3, True)
-    assert refused("alert", "list")[1]  # no Prometheus can say
+    assert refused("alert", "list")[1]  # no Prometheus available

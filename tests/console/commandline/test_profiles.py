@@ -1,4 +1,4 @@
-"""Which console is meant, and what is refused before anything is sent."""
+"""Console selection, and requests rejected before anything is sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_first_that_is_named_counts(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_environment_is_no_token_of_a_profile(tmp_path: Path) -> None:
-    """A token made for one console must not be sent to another."""
+    """A token for one console must not be sent to another."""
     env = {**saved(tmp_path, west=HTTPS), "EMBERLINE_TOKEN": "t-env"}
     found = target({"profile": "west"}, env)
     assert found is not None and found.profile.token == "t-west"

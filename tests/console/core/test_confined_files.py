@@ -1,4 +1,4 @@
-"""Files that people may name: nothing outside the folder is read, by whatever way it is named."""
+"""User-named files: nothing outside the folder is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.provisioners.specs import read_secrets
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """As the kubelet mounts a Secret: each file a link over a link into a hidden folder."""
+    """Lay out files like a mounted Secret: each a link through a link into a hidden folder."""
     inside = tmp_path / "allowed"
     (inside / "..2026").mkdir(parents=True)
     (inside / "..2026" / "password").write_text("open sesame\n")
@@ -65,7 +65,7 @@ def test_nothing_outside_is_read(folder: Path, path: str) -> None:
 
 
 def test_what_is_no_short_text_file_is_refused(folder: Path) -> None:
-    os.mkfifo(folder / "pipe")  # which nobody writes to
+    os.mkfifo(folder / "pipe")  # without a writer
     (folder / "long").write_bytes(b"x" * (confined_files.MAX_BYTES + 1))
     (folder / "bytes").write_bytes(b"\xff\xfe")
     for name, why in (
@@ -86,7 +86,7 @@ def test_what_is_no_short_text_file_is_refused(folder: Path) -> None:
 def test_what_is_swapped_after_the_check_is_not_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
-    """The check sees a plain file; by the time it is opened, a link leads to the secret."""
+    """The check sees a plain file, which is then replaced by a link to the secret."""
     (folder / "sub").mkdir()
     (folder / "sub" / "secret").write_text("harmless")
     opened = os.open

@@ -1,4 +1,4 @@
-"""A disk that is full or fails: what counts as such, who reports it, which requests still work."""
+"""Full or failing disks: classification, reporting, and requests that still work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FULL = replace(FINE, free_bytes=0)
     [
         (FINE, DiskState.OK, "50 GiB of 100 GiB free (50 %)"),
         (replace(FINE, free_bytes=4 * GIB), DiskState.LOW, "4 GiB of 100 GiB free (4 %)"),
-        (replace(FINE, total_bytes=4000 * GIB), DiskState.OK, "(1 %)"),  # of much that is plenty
+        (replace(FINE, total_bytes=4000 * GIB), DiskState.OK, "(1 %)"),  # plenty on a large disk
         (replace(FINE, total_bytes=6 * GIB, free_bytes=3 * GIB), DiskState.OK, "3 GiB"),
         (replace(FINE, full_in_s=3 * 3600.0), DiskState.LOW, "full in about 3 h"),
         (replace(FINE, full_in_s=300.0), DiskState.LOW, "full in about 5 min"),
@@ -47,7 +47,7 @@ FULL = replace(FINE, free_bytes=0)
             replace(FINE, inodes=0, inodes_free=0),
             DiskState.OK,
             "50 GiB",
-        ),  # a file system without limit
+        ),  # no inode limit
         (replace(FINE, free_bytes=16 * 1024**2), DiskState.FULL, "16 MiB of"),
         (
             replace(FINE, total_bytes=200 * 1024**2, free_bytes=4 * 1024**2),
@@ -75,7 +75,7 @@ def test_the_forecast_follows_the_trend_of_the_last_hour() -> None:
     for _ in range(20):
         found.append(trend.full_in_s(int(free)))
         now[0] += 30.0
-        free -= 300.0  # 10 a second
+        free -= 300.0  # 10 bytes/s
     assert found[:10] == [None] * 10, "five minutes are too few to judge"
     assert found[-1] == pytest.approx((100_000 - 19 * 300) / 10)
     for _ in range(200):
@@ -115,7 +115,7 @@ def test_errors_of_databases_are_told_from_others(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unwritable(transactional_db: None) -> Iterator[None]:
-    """Every write fails as on a full disk, and every read works."""
+    """Make every write fail as on a full disk; reads work."""
     if connection.vendor != "sqlite":
         pytest.skip("what a full disk does to SQLite")
     with connection.cursor() as cursor:
@@ -126,7 +126,7 @@ def unwritable(transactional_db: None) -> Iterator[None]:
 
 @pytest.fixture
 def stale(transactional_db: None) -> Client:
-    """A browser whose session was last used some minutes ago."""
+    """Provide a browser whose session was last used some minutes ago."""
     client = client_of(cast().ada)
     Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
     return client
@@ -190,7 +190,7 @@ def test_readyz_warns_when_low_and_fails_when_full(
     assert answer(FINE) == (200, "ok")
     assert answer(replace(FINE, free_bytes=4 * GIB)) == (200, "low: 4 GiB of 100 GiB free (4 %)")
     assert answer(FULL) == (503, "failed: full: 0 B of 100 GiB free (0 %)")
-    monkeypatch.setattr(connection, "vendor", "postgresql")  # whose disk is another
+    monkeypatch.setattr(connection, "vendor", "postgresql")  # its disk is a different one
     assert answer(FULL) == (200, "full: 0 B of 100 GiB free (0 %)")
 
 
@@ -228,7 +228,7 @@ def test_the_wal_of_sqlite_outlives_requests(tmp_path: Path) -> None:
     name = str(tmp_path / "x")
 
     def request() -> None:
-        """Each request of the web process opens a connection and closes it."""
+        """Open and close a connection, like each web request."""
         opened = sqlite3.connect(name, isolation_level=None)
         opened.execute("PRAGMA journal_mode = WAL")
         opened.execute("CREATE TABLE IF NOT EXISTS t (x)")

@@ -1,4 +1,4 @@
-"""Refusals name every bad field of a request at once, in REST and in forms."""
+"""Errors name every invalid field of a request at once, in REST and in forms."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_other_refusals_than_bad_fields_end_the_request() -> None:
 
 @pytest.mark.django_db
 def test_form_takes_tags_as_pairs_and_as_yaml() -> None:
-    """The form's text goes through the same field as REST."""
+    """The form's text uses the same field as REST."""
     field = BY_PATH["tags"]
     for typed in ("team=red\napp=chat", "team=red, app=chat", "team: red\napp: chat"):
         value, problem = field.accept(read(field, typed))

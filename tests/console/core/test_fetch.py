@@ -1,4 +1,4 @@
-"""Questions to our own processes, against servers that mean no good."""
+"""Requests to our own processes, against misbehaving servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.ports import free_port
 
 @contextmanager
 def server(first: bytes, drips: bytes = b"") -> Iterator[str]:
-    """Answers one caller with `first`, then with a drip every 20 ms until it hangs up."""
+    """Serve one connection: `first`, then a drip every 20 ms until it closes."""
     over = threading.Event()
     listening = socket.create_server(("127.0.0.1", 0))
 

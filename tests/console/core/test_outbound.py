@@ -1,4 +1,4 @@
-"""No URL that a user set leads to this machine, to metadata services or to our admin ports."""
+"""User-supplied URLs reach neither this machine, metadata services nor our admin ports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOSTS = (
 
 @pytest.fixture
 def strict() -> Iterator[None]:
-    """As the console is without EMBERLINE_OUTBOUND_ALLOW."""
+    """Clear EMBERLINE_OUTBOUND_ALLOW."""
     outbound.configure(())
     outbound._admins.cache_clear()
     yield
@@ -87,7 +87,7 @@ def test_the_message_names_the_remedy(strict: None) -> None:
 
 @pytest.fixture
 def renamed(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name that meant something else when it was written down: it leads here now."""
+    """Return a name that now resolves to this machine."""
     resolve = socket.getaddrinfo
 
     def lead_here(host: Any, *rest: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The one reader of YAML: what is bounded, what a value can be, and that nobody else loads YAML."""
+"""YAML reader: limits, value types, and no other YAML loader in the code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_values_are_those_of_json() -> None:
 
 
 def _of_form(text: str) -> None:
-    """A form hands on what cannot be read, for the spec to refuse."""
+    """A form passes unreadable text to the spec, which rejects it."""
     if form_fields.read(BY_PATH["pod.env"], text) == text:
         raise YamlError("kept as typed")
 
@@ -124,7 +124,7 @@ def test_every_way_in_refuses_a_bomb(name: str, tmp_path: Path) -> None:
 
 
 def _loads_yaml(tree: ast.AST) -> bool:
-    """Whether PyYAML's loaders are named: `yaml.X`, `from yaml import X`, or another reader."""
+    """Return whether PyYAML is used: `yaml.X`, `from yaml import X`, or another reader."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -1,9 +1,9 @@
-"""`up` over a real supervisord, with quick stand-ins for what its steps run.
+"""`up` over a real supervisord, with fast stand-ins for its steps.
 
     python -m tests.console.launcher.rig VAR up|down [STEP:SIGNAL]
 
-Each step appends its name to VAR/steps; at STEP the process sends itself SIGNAL. Known by its argv,
-as the launcher is: console.launcher.
+Each step appends its name to VAR/steps; at STEP the process sends itself SIGNAL. Identified by its
+argv, like console.launcher.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make up` as an unlucky operator meets it: given secrets, signals, wrong settings."""
+"""`make up` with given secrets, signals and invalid settings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_signal_while_supervisord_starts_leaves_nothing(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    # A test run in the background inherits that INT and HUP are ignored, which `up` respects.
+    # A background test run inherits ignored INT and HUP, which `up` respects.
     for each in before:
         signal.signal(each, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -157,7 +157,7 @@ def test_a_port_that_is_none_is_refused_in_words(
 
 
 def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: Path) -> None:
-    """It writes over its environment: the mark which finds all others is gone from it."""
+    """Valkey overwrites its environment, including the mark by which other processes are found."""
     binary = tmp_path / "valkey-server"
     shutil.copy2(shutil.which("sleep") or "/bin/sleep", binary)
     ours, other = (
@@ -177,7 +177,7 @@ def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: 
 def test_stop_does_not_wait_for_a_supervisord_that_is_a_zombie(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After Ctrl-C the launcher itself is its parent, and reaps it only when it ends."""
+    """After Ctrl-C the launcher is its parent and reaps it only on exit."""
     waited: list[bool] = []
 
     def until(condition: Callable[[], bool], *_more: float) -> bool:
@@ -185,7 +185,7 @@ def test_stop_does_not_wait_for_a_supervisord_that_is_a_zombie(
         return waited[-1]
 
     child = subprocess.Popen([shutil.which("true") or "/bin/true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and left unreaped
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # exited, not reaped
     monkeypatch.setattr(stack, "supervisor_pid", lambda _layout: child.pid)
     monkeypatch.setattr(stack, "wait_until", until)
     monkeypatch.setattr(os, "kill", lambda *_: None)
@@ -206,7 +206,7 @@ def test_a_host_that_is_none_of_ours_is_refused_in_words(
 
 
 def test_other_users_of_the_machine_see_nothing(tmp_path: Path) -> None:
-    """The database holds sessions: who can read it is logged in."""
+    """The database contains sessions: reading it allows a login."""
     layout = Layout(tmp_path / "var")
     layout.var.mkdir(mode=0o755)
     layout.prepare()
@@ -222,7 +222,7 @@ def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
     )
 
     def prepare(_layout: Layout) -> Services:
-        assert not psutil.pid_exists(left.pid)  # gone, not going
+        assert not psutil.pid_exists(left.pid)  # already gone
         raise StepFailed("far enough")
 
     monkeypatch.setattr(lifecycle, "_stop_on_signals", lambda: None)

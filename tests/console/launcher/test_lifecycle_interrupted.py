@@ -1,4 +1,4 @@
-"""`up` killed or stopped at any step, two at once, and `down` at any time; real supervisord."""
+"""`up` interrupted at any step, concurrent `up`s, and `down` at any time; real supervisord."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = ("emberline_admin", "seed-demo", "wait")
 
 class Rig:
     def __init__(self) -> None:
-        # Short: a unix socket's path has 107 bytes at most.
+        # Short: a Unix socket path is limited to 107 bytes.
         self.layout = Layout(Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve())
         self.started: list[subprocess.Popen[str]] = []
 
@@ -168,7 +168,7 @@ def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> N
 
 
 def test_a_step_dies_with_the_launcher_that_was_killed(tmp_path: Path) -> None:
-    """Else the next `up` would migrate beside a migration."""
+    """Otherwise the next `up` would migrate concurrently."""
     code = (
         "import sys; from pathlib import Path; from console.launcher.progress import run;"
         "run([sys.executable, '-S', '-c', 'import os, signal, sys;"

@@ -1,4 +1,4 @@
-"""A Prometheus which cannot read a file starts again without it, keeps the rest, and says so."""
+"""Prometheus with an unreadable file restarts without it, keeps the rest, and reports the loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK = "01M826K75KKN3XEZRTY0QS381F"
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two blocks of two hours, one after the other."""
+    """Provide two consecutive blocks of two hours."""
     folder = tmp_path_factory.mktemp("history")
     lines = ["# TYPE x gauge", *(f"x {n} {START + n * 60}" for n in range(240)), "# EOF", ""]
     (folder / "x.om").write_text("\n".join(lines))
@@ -40,7 +40,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def blocks(data: Path) -> list[Path]:
-    """The oldest first."""
+    """Return the blocks, oldest first."""
     found = [path for path in data.iterdir() if (path / "meta.json").is_file()]
     return sorted(found, key=lambda one: json.loads((one / "meta.json").read_text())["minTime"])
 
@@ -77,7 +77,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], set[str], int]] = {
 
 
 class Store:
-    """Prometheus, started again and again as supervisord does."""
+    """Prometheus, restarted like under supervisord."""
 
     def __init__(self, var: Path, history: Path) -> None:
         self.folder = var / "prometheus"
@@ -89,7 +89,7 @@ class Store:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> bool:
-        """Whether it serves; if not, it ended."""
+        """Return whether it serves; otherwise it exited."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         argv = [sys.executable, "-m", "console.launcher.metrics_store", str(self.data)]
@@ -109,7 +109,7 @@ class Store:
             return False
 
     def count(self) -> int:
-        """Samples of `x` that can be read."""
+        """Return the number of readable samples of `x`."""
         query = urllib.parse.urlencode({"query": "count_over_time(x[1w])", "time": START + 86_400})
         with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=10) as answer:
             found: list[Any] = json.load(answer)["data"]["result"]
@@ -161,7 +161,7 @@ def test_prometheus_starts_again_without_what_it_cannot_read(
     ],
 )
 def test_what_the_machine_lacks_moves_nothing(failure: str, tmp_path: Path) -> None:
-    """Nor does an error which names nothing that is there."""
+    """Nor does an error that names no existing file."""
     data, log = _made(tmp_path, failure.format(b=BLOCK))
     assert last_failure(log)
     assert recover(data, log) is None

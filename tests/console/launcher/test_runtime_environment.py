@@ -1,4 +1,4 @@
-"""A command typed beside a running product asks what the product asks."""
+"""Commands beside a running product use its environment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 @pytest.fixture
 def supervisor(layout: Layout) -> Iterator[subprocess.Popen[bytes]]:
-    """What the launcher takes for supervisord: its pid file, its name, its folder."""
+    """Simulate supervisord: pid file, process name, folder."""
     argv = [sys.executable, "-ISc", "input()", "supervisord", str(layout.var)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         (layout.run / "supervisord.pid").write_text(str(process.pid))
@@ -111,7 +111,7 @@ def test_what_the_caller_says_counts_more(
     runtime_environment.keep(layout, supervisor.pid, ours)
     env = {"PROMETHEUS_URL": "http://theirs", "REDIS_URL": "redis://theirs", "WORKERS": ""}
     runtime_environment.adopt(env)
-    # A tenant of ours, or a file beside a URL, would contradict what they gave.
+    # Our tenant, or a file beside a URL, would contradict the given values.
     assert env == {
         "PROMETHEUS_URL": "http://theirs",
         "REDIS_URL": "redis://theirs",
@@ -133,7 +133,7 @@ def test_what_a_dead_product_was_told_is_nothing(
 def test_what_the_run_before_was_told_is_nothing(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
-    """Killed before it could tidy up; the present one has its pid file, and another pid."""
+    """It was killed before cleanup; the current run has its pid file and another pid."""
     runtime_environment.keep(layout, supervisor.pid + 1, {"WORKERS": "simulated"})
     env: dict[str, str] = {}
     runtime_environment.adopt(env)
@@ -173,7 +173,7 @@ def test_up_keeps_it_and_down_forgets_it(
 def test_the_script_and_manage_py_read_it(
     layout: Layout, supervisor: subprocess.Popen[bytes], command: str
 ) -> None:
-    """A value that is refused shows that it was read, before anything dear is loaded."""
+    """A rejected value shows that it was read before anything expensive is loaded."""
     runtime_environment.keep(layout, supervisor.pid, {"EMBERLINE_LOG_LEVEL": "LOUD"})
     env = {"PATH": os.environ["PATH"], "EMBERLINE_VAR": str(layout.var), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

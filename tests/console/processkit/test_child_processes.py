@@ -1,4 +1,4 @@
-"""The check of the test run for child processes left behind (tests/support/child_processes.py)."""
+"""The test suite's check for leftover child processes (tests/support/child_processes.py)."""
 
 from __future__ import annotations
 

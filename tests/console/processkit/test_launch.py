@@ -1,4 +1,4 @@
-"""The launcher, without a supervisor above it: signals, deaths, leftovers."""
+"""The launcher without a supervisor: signals, exits, leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.cachenode import ROOT
 from tests.support.waiting import until
 
 SLEEP = "import time; time.sleep(600)"
-# Says `ready`, notes each signal, and ends on TERM.
+# Prints `ready`, records each signal, and exits on TERM.
 NOTES = """
 import signal, sys
 def note(number, frame):
@@ -34,7 +34,7 @@ while True:
 
 
 class Room:
-    """A replica's folder and what is launched in it."""
+    """A replica's folder and the processes launched in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Room:
         return LaunchRun.read(self.folder)
 
     def pid(self, name: str) -> int:
-        """A pid which the command wrote."""
+        """Return a pid written by the command."""
         path = self.folder / name
         return int(until(lambda: path.exists() and path.read_text()))
 
@@ -88,7 +88,7 @@ def alive(pid: int) -> bool:
 
 
 def helper(name: str, how: str) -> str:
-    """Code that starts a helper which sleeps, and writes its pid."""
+    """Return code that starts a sleeping helper and writes its pid."""
     argv = [sys.executable, "-S", "-c", SLEEP]
     return (
         f"import subprocess, pathlib; p = subprocess.Popen({argv!r}, {how});"
@@ -173,7 +173,7 @@ def test_no_helper_outlives_the_command(room: Room, how: str, end: str) -> None:
     assert not alive(pid)
 
 
-# As vLLM's processes: their title overwrote their environment, so no mark is left to see.
+# Like vLLM's processes: the title overwrote the environment, and with it the mark.
 @pytest.mark.parametrize("how", ["", "env={}", "start_new_session=True"])
 def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
     room: Room, how: str
@@ -183,8 +183,8 @@ def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
     process.kill()
     process.wait(30)
     until(lambda: not alive(child))
-    assert alive(pid)  # nobody could end it; the next launch does, before its command starts
-    # It may stay in the table as a zombie, until process 1 looks after it.
+    assert alive(pid)  # only the next launch ends it, before its command starts
+    # It may remain as a zombie until process 1 reaps it.
     room.launch(
         "from pathlib import Path\n"
         f"try: state = Path('/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]\n"
@@ -193,7 +193,7 @@ def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
     )
     room.says("helper ended")
     until(lambda: not room.run.alive)
-    assert room.run.deaths == 2  # killed once, and it ended by itself
+    assert room.run.deaths == 2  # one kill and one exit
 
 
 def test_a_dead_supervisor_is_a_term(room: Room) -> None:
@@ -219,12 +219,12 @@ time.sleep(600)
     room.says("SIGTERM")
     until(lambda: not room.run.alive)
     assert room.run.deaths == 0
-    # The launcher writes its record before it exits, so it may be there for a moment still.
+    # The launcher writes its record before it exits, so it may still be alive briefly.
     until(lambda: leftovers.find(room.folder) == [])
 
 
 def test_a_bystander_is_spared(room: Room, tmp_path: Path) -> None:
-    """Somebody's shell in the folder, and a replica whose folder's name begins alike."""
+    """A user's shell in the folder, and a replica whose folder name has the same prefix."""
     room.folder.mkdir()
     shell = subprocess.Popen(["sleep", "600"], cwd=room.folder)
     mark = {**os.environ, leftovers.MARK: f"{room.folder}1"}
@@ -254,7 +254,7 @@ def test_environment(room: Room) -> None:
 
 def test_a_broken_pipe_ends_the_command_as_it_would_by_hand(room: Room) -> None:
     room.launch("import signal; print(signal.getsignal(signal.SIGPIPE), flush=True)").wait(30)
-    # Python itself ignores SIGPIPE; what matters is what a program inherits.
+    # Python ignores SIGPIPE; the inherited disposition matters.
     Launch(("grep", "SigIgn", "/proc/self/status")).write(room.folder)
     room.again().wait(30)
     ignored = int(room.out.read_text().split()[1], 16)

@@ -1,4 +1,4 @@
-"""Reasons of failed handshakes; the engines' own tests make real ones."""
+"""Handshake failure reasons; the engines' tests produce real ones."""
 
 from __future__ import annotations
 

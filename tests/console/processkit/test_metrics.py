@@ -1,4 +1,4 @@
-"""Prometheus' text format, as its own parser and clients have it."""
+"""Prometheus text format, compared with Prometheus' own parser and clients."""
 
 from __future__ import annotations
 

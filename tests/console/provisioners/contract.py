@@ -1,7 +1,7 @@
-"""What every provisioner must do. A rig says how to make specs and how to break a replica.
+"""Contract tests for every provisioner. A rig builds specs and breaks replicas.
 
-Subclass `ProvisionerContract` and give it a `rig` fixture. One which `rolls` chooses names and
-addresses anew, and never has fewer ready than wanted; all else is the same.
+Subclass `ProvisionerContract` and provide a `rig` fixture. A provisioner with `rolls` chooses new
+names and addresses and never has fewer ready replicas than wanted; everything else is equal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Rig(Protocol):
     def spec(self, name: str, replicas: int, revision: str = "1") -> WorkloadSpec: ...
 
     def another(self) -> Provisioner:
-        """A second one over the same things, as another process would have."""
+        """Return a second provisioner for the same state, as in another process."""
         ...
 
     def crash(self, ref: Ref, index: int) -> None: ...
 
 
 def settle(rig: Rig, spec: WorkloadSpec) -> Observation:
-    """Apply until all wanted replicas run the spec and serve, as a reconciler does."""
+    """Apply until all wanted replicas run the spec and serve, like the reconciler."""
 
     def done() -> Observation | None:
         ref = rig.provisioner.apply(spec)
@@ -90,7 +90,7 @@ class ProvisionerContract:
     def test_scale_down_takes_the_highest_and_up_again(self, rig: Rig) -> None:
         three = settle(rig, rig.spec("demo", 3))
         one = settle(rig, rig.spec("demo", 1))
-        if rig.provisioner.rolls:  # which one goes is the platform's choice
+        if rig.provisioner.rolls:  # the platform chooses which one ends
             assert {r.name for r in one.replicas} < {r.name for r in three.replicas}
         else:
             assert one.replicas == three.replicas[:1]
@@ -131,7 +131,7 @@ class ProvisionerContract:
         live = dataclasses.replace(spec, live_files=files, replicas=2)
         assert live.spec_hash == spec.spec_hash
         after = settle(rig, live).replicas
-        if rig.provisioner.rolls:  # the order of two of one age means nothing
+        if rig.provisioner.rolls:  # replicas of the same age have no order
             after = tuple(dataclasses.replace(r, index=0) for r in after)
             assert before.replicas[0] in after
         else:
@@ -163,7 +163,7 @@ class ProvisionerContract:
         gone(rig, ref)
         rig.provisioner.delete(ref)
         assert rig.provisioner.logs(ref) == {}
-        # One whose name begins alike is not touched.
+        # A workload whose name has the same prefix is untouched.
         assert rig.provisioner.observe(Ref(ref.provisioner, "demo-1")).replicas == other.replicas
 
     def test_a_deleted_name_can_be_used_again(self, rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""A Kubernetes provisioner over a test's cluster, and workloads that a test can break."""
+"""Kubernetes provisioner on a test cluster, with workloads that a test can break."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KubeRig:
         return KubernetesProvisioner(self.access(user), self.namespace, CAPABILITIES)
 
     def crash(self, ref: Ref, index: int) -> None:
-        """Once, and then it runs again."""
+        """Crash once; the replica then runs again."""
         pod = self.provisioner.observe(ref).replicas[index].name
         self.annotate(pod, "crash-loop")
         until(lambda: self._deaths(pod), what=f"{pod} died")

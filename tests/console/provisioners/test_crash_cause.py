@@ -1,4 +1,4 @@
-"""The decisive line of a log: real logs of vLLM 0.32 in `crashes/`, and what other layers write."""
+"""Crash causes from logs of vLLM 0.32 in `crashes/` and of other layers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REAL = {
     "kv_memory_too_small": "ValueError: No available memory for the cache blocks.",
     "kv_memory_too_small_core": "ValueError: No available memory for the cache blocks.",
 }
-# Of these the kubelet's message holds only the exception that refers to the cause.
+# Here the kubelet's message contains only the exception that refers to the cause.
 LOST_IN_2048 = {"kv_memory_too_small", "kv_memory_too_small_core"}
 
 

@@ -1,4 +1,4 @@
-"""The fake keeps the contract, alone and shared between processes by its file."""
+"""Contract tests of the fake, in one process and shared through its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provisioners by name, and what naming one loads."""
+"""Provisioners by name, and the modules each one imports."""
 
 from __future__ import annotations
 

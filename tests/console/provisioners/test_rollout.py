@@ -1,4 +1,4 @@
-"""The plan, as a table."""
+"""Rollout plans as a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES = {
 
 
 def observed(text: str) -> list[ReplicaObservation]:
-    """ "R s . b" = replicas 0.. ; capitals run the wanted spec, a dot is missing."""
+    """Parse "R s . b" into replicas 0..: capitals run the wanted spec, a dot is missing."""
     return [
         ReplicaObservation(
             f"demo-{index}",
@@ -40,26 +40,26 @@ def observed(text: str) -> list[ReplicaObservation]:
         (3, "R . R", Plan(create=(1,))),
         (1, "R R R", Plan(remove=(2, 1))),
         (0, "R X", Plan(remove=(0,))),
-        (1, "R X", Plan()),  # already going
-        (2, "X R", Plan()),  # its index is taken until it is gone
+        (1, "R X", Plan()),  # already stopping
+        (2, "X R", Plan()),  # its index is in use until it is gone
         (1, "r", Plan(replace=0)),
         (3, "r r r", Plan(replace=0)),
         (3, "S r r", Plan()),  # one at a time
         (3, "X r r", Plan()),
         (3, "R r r", Plan(replace=1)),
         (3, "R R r", Plan(replace=2)),
-        (3, "r . r", Plan(create=(1,))),  # a missing one does not serve
+        (3, "r . r", Plan(create=(1,))),  # a missing replica does not serve
         (2, "r r r", Plan(remove=(2,), replace=0)),
-        # What does not serve is replaced first, and at once.
+        # A replica that does not serve is replaced first and at once.
         (2, "r b", Plan(replace=1)),
         (3, "b s r", Plan(replace=0)),
         (3, "B e r", Plan(replace=1)),
         (2, "s s", Plan(replace=0)),
-        # What may serve is treated as if it did ...
+        # One that may serve is treated as serving,
         (2, "S u", Plan()),
         (2, "R u", Plan(replace=1)),
         (2, "U r", Plan()),
-        # ... but hung ones do not wait for each other for ever.
+        # but hung replicas do not wait for each other forever.
         (3, "u u u", Plan(replace=0)),
         (3, "R u u", Plan(replace=1)),
         (3, "S u u", Plan()),

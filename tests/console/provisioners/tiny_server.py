@@ -1,8 +1,8 @@
-"""A small managed process for tests: answers 200 at /health, and does what its argv asks.
+"""Managed test process: responds with 200 at /health and behaves as its argv requests.
 
     tiny_server.py --listen H:P [--child] [--daemon] [--stubborn] [--die] [--unready]
 
---child leaves a helper in the process group, --daemon one that left it; --stubborn ignores TERM.
+--child leaves a helper in the process group, --daemon one outside it; --stubborn ignores TERM.
 """
 
 import os

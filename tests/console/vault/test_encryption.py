@@ -1,4 +1,4 @@
-"""What a stolen database tells: nothing."""
+"""Encryption: a stolen database discloses no secret."""
 
 from __future__ import annotations
 

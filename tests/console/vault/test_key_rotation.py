@@ -1,4 +1,4 @@
-"""After the key was changed, nothing kept needs the old one: of every room that keeps secrets."""
+"""After a key rotation no stored secret of any app needs the old key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django.conf import settings as live
 from pytest_django import Settings
 
 from console.audit.models import AuditEvent
+from console.audit.record import record
 from console.clusters import actions as clusters
 from console.commandline.context import FAILED, CommandError
 from console.launcher.layout import ROOT
@@ -34,17 +35,17 @@ pytestmark = pytest.mark.django_db
 NEW, LATER = "n" * 32, "l" * 32
 TOTP = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 ACME = Provider("acme", "Acme", "https://acme.example", "id")
-TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # how Fernet's texts begin, whatever the key
+TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # prefix of Fernet texts, whatever the key
 
-# Who seals, and how often it says so. A room that is new here registers its columns with
-# `rekeying.register`, and the world below gets one of its rows.
+# Modules that encrypt, and their number of calls. A new module registers its columns with
+# `key_rotation.register`, and the world below gets one of its rows.
 SEALERS = {
     "console.api.idempotency": 1,
     "console.audit.chain": 1,
     "console.clusters.actions": 1,
     "console.vault.key_rotation": 1,
     "console.signon.totp": 2,
-    "console.signon.pages.security": 1,  # while a person sets a factor up; unread, another is made
+    "console.signon.pages.security": 1,  # during TOTP setup; if unreadable, a new one is created
     "console.vault.store": 1,
     "dashboards.prometheus.sources.actions": 1,
 }
@@ -56,7 +57,7 @@ def keys(settings: Settings, *given: str) -> None:
 
 @pytest.fixture
 def world() -> dict[str, Any]:
-    """One row of everything that is sealed, made as people make it."""
+    """Create one row of every kind with encrypted text."""
     ada = person("admin")
     cluster = clusters.add(
         ada, "work", {"kind": "kubeconfig", "kubeconfig": kubeconfig("https://k.example")}
@@ -73,7 +74,7 @@ def world() -> dict[str, Any]:
 
 
 def sealed_texts() -> dict[tuple[str, str], set[str]]:
-    """Of the whole database, by model and column: found by how they look."""
+    """Find all encrypted texts by their format, by model and column."""
     found: dict[tuple[str, str], set[str]] = {}
     for model in apps.get_models():
         for row in model._default_manager.values():
@@ -96,13 +97,13 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     }
     assert told == set(before), "a column that no room registered, or none of its rows is here"
     keys(settings, NEW, *old)
-    key_rotation.rekey()
+    key_rotation.rekey(record)
     after = sealed_texts()
     assert set(after) == set(before)
     for where, texts in after.items():
         assert len(texts) == len(before[where]), where
         assert not texts & before[where], where
-    keys(settings, NEW)  # the old one is gone
+    keys(settings, NEW)  # without the old key
     world["cluster"].refresh_from_db()
     assert "s3cret" in world["cluster"].access().kubeconfig
     assert credentials.login(MetricsSource.objects.get()).secret == "of-mimir"
@@ -174,7 +175,7 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
     assert told().startswith("note  kept secrets: those of ")
     assert " and 3 more still need an earlier key. Run `emberline rekey`" in told()
     assert sealed_texts() == before, "it only looks"
-    key_rotation.rekey()
+    key_rotation.rekey(record)
     assert told().startswith("ok")
     keys(settings, LATER)
     assert "no key here opens those of " in told()
@@ -182,7 +183,7 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
 
 
 def test_who_seals_is_known_here() -> None:
-    """So that whoever seals something new is led to this page."""
+    """Fails for new encryption code until it is registered here."""
     rooms = ("console", "endpoints", "cachetier", "routing", "dashboards")
     files = (file for room in rooms for file in (ROOT / room).rglob("*.py"))
     found = {_module(file): _seals(file.read_text(encoding="utf-8")) for file in files}

@@ -1,4 +1,4 @@
-"""Texts which a console's processes share, sealed; and the console's own keys among them."""
+"""Encrypted secrets shared by the console's processes, including its own keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_another_key_sealed_counts_as_absent(
     assert "vault: a: " in caplog.text
     assert "sesame" not in caplog.text
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=(OTHER, *own))
-    assert store.get("a") == "open sesame"  # keys are changed by putting a new one before the old
+    assert store.get("a") == "open sesame"  # rotation puts the new key before the old one
 
 
 @pytest.mark.parametrize("where", ["file", "database"])

@@ -1,9 +1,8 @@
-"""How a cluster is reached: a service account, a kubeconfig kept by the console, or a context of
-the kubeconfig on the console's own machine.
+"""Cluster access: in-cluster service account, stored kubeconfig, or a context of this machine's
+kubeconfig.
 
-Promises a client whose every call has a deadline and is never retried or redirected by itself, that
-a kept key is never written to a disk, and that nothing here shows a credential in its repr. Must
-not know what is asked of the cluster. Kubernetes' client is imported when one is first made.
+Every call has a deadline and is never retried or redirected. Stored keys are never written to
+disk, and no repr shows a credential. The Kubernetes client is imported on first use.
 """
 
 from __future__ import annotations
@@ -25,14 +24,15 @@ from console.provisioners.kubernetes.api.kubeconfig import KubeconfigError, Logi
 
 IN_CLUSTER, KUBECONFIG, CONTEXT = "in-cluster", "kubeconfig", "context"
 KINDS = (IN_CLUSTER, KUBECONFIG, CONTEXT)
-DEADLINE_S = 10.0  # per call; a pass over an endpoint makes several within its minute
+DEADLINE_S = 10.0  # per call; a reconcile pass makes several within its minute
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """`kubeconfig` is the text of a kubeconfig (kind kubeconfig only); `context` one of its
-    contexts, or of this machine's kubeconfig (kind context); "" is the current one."""
+    """`kubeconfig` is the text of a kubeconfig (kind kubeconfig only). `context` is one of its
+    contexts, or of this machine's kubeconfig (kind context); "" is the current one.
+    """
 
     kind: str
     kubeconfig: str = field(default="", repr=False)
@@ -40,11 +40,11 @@ class ClusterAccess:
     deadline_s: float = DEADLINE_S
 
     def api_client(self) -> Any:
-        """A `kubernetes.client.ApiClient`; the same one for equal access, safe between threads."""
+        """Return the `kubernetes.client.ApiClient`, shared for equal access; thread-safe."""
         return _client(self)
 
     def ends_at(self) -> float | None:
-        """Epoch seconds when a kept login ends; None where it renews itself or does not say."""
+        """Return the expiry of stored credentials in epoch seconds; None if renewed or unknown."""
         if self.kind != KUBECONFIG:
             return None
         try:
@@ -54,8 +54,9 @@ class ClusterAccess:
 
 
 def own_namespace() -> str:
-    """Where workloads go which name no namespace: what an installer chose (EMBERLINE_NAMESPACE),
-    else where this process runs, if it is a pod; "default" otherwise."""
+    """Return the namespace for workloads without one: EMBERLINE_NAMESPACE, else the namespace of
+    this pod, else "default".
+    """
     chosen = os.environ.get("EMBERLINE_NAMESPACE", "").strip()
     if chosen:
         return chosen
@@ -66,7 +67,7 @@ def own_namespace() -> str:
 
 
 def machine_contexts() -> tuple[str, ...]:
-    """Of the kubeconfig on this machine, the current one first; none without one."""
+    """Return the contexts of this machine's kubeconfig, the current one first."""
     from kubernetes import config
 
     try:
@@ -78,13 +79,13 @@ def machine_contexts() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (name != first, name)))
 
 
-@functools.lru_cache(maxsize=64)  # connections and TLS sessions are kept while a cluster is used
+@functools.lru_cache(maxsize=64)  # keeps connections and TLS sessions
 def _client(access: ClusterAccess) -> Any:
-    """A login that cannot be used is a `PermanentError` with the remedy."""
+    """Return a client; raise `PermanentError` with the fix if the credentials are unusable."""
     from kubernetes import client
 
     configuration = client.Configuration()
-    # A repeated write must be the caller's decision, and a token must not follow a redirect.
+    # Repeating a write is the caller's decision, and a token must not follow a redirect.
     configuration.retries = False
     try:
         tls = _MAKERS[access.kind](access, configuration)
@@ -92,7 +93,7 @@ def _client(access: ClusterAccess) -> Any:
         raise PermanentError("KubeconfigRefused", str(error)) from None
     made = client.ApiClient(configuration)
     made.user_agent = "emberline"
-    # A kubeconfig was sent by a user; the other kinds are this machine's or this pod's own.
+    # A kubeconfig comes from a user; the other kinds belong to this machine or pod.
     pools = pool_classes(own=access.kind != KUBECONFIG)
     made.rest_client.pool_manager.pool_classes_by_scheme = pools
     made.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls
@@ -109,7 +110,7 @@ def _in_cluster(_access: ClusterAccess, configuration: Any) -> ssl.SSLContext:
     from kubernetes import config
 
     try:
-        # Reads the token again every minute, as it is renewed in place.
+        # Re-read the token every minute: it is renewed in place.
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
         text = f"The console does not run in a pod with a service account ({error})."
@@ -161,9 +162,9 @@ def _tls(configuration: Any, ca_pem: str = "") -> ssl.SSLContext:
             tls.load_cert_chain(configuration.cert_file, configuration.key_file, _no_password)
     except (ssl.SSLError, OSError) as error:
         text = f"The certificates of the cluster cannot be read ({type(error).__name__})."
-        raise PermanentError("KubeconfigRefused", f"{text} Paste the file anew.") from None
-    # Newer Pythons refuse authorities without a key identifier, as many clusters' own ones are;
-    # kubectl accepts them.
+        raise PermanentError("KubeconfigRefused", f"{text} Paste the file again.") from None
+    # Newer Pythons reject CAs without a key identifier, which many clusters have; kubectl accepts
+    # them.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         tls.check_hostname = False
@@ -183,7 +184,7 @@ def _show_certificate(tls: ssl.SSLContext, login: Login) -> None:
 
 @contextmanager
 def _in_memory(text: str) -> Iterator[str]:
-    """The text as a path, since OpenSSL's binding takes paths only; in memory where Linux can."""
+    """Provide the text as a path for OpenSSL's binding; in memory on Linux."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("emberline", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -198,7 +199,7 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 def _no_password() -> str:
-    """Else OpenSSL would ask for one on the terminal."""
+    """Return no password; otherwise OpenSSL prompts on the terminal."""
     return ""
 
 

@@ -1,8 +1,6 @@
-"""What a cluster may be able to carry, by the names everybody uses, and what helps where it cannot.
+"""Optional cluster capabilities by name, with the remedy for each.
 
-Promises that a name here is the whole of a capability's identity: whoever discovers it, offers it
-in a form or needs it for an object writes the same constant. Must not know how it is discovered,
-nor Kubernetes' client.
+The name identifies a capability in discovery, forms and rendering.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ LOAD_BALANCER = "load-balancer"
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """`label` for people; `gives` what is possible with it, `remedy` how a cluster gets it."""
+    """`label` is the display name, `gives` the features it enables, `remedy` how to install it."""
 
     name: str
     label: str
@@ -116,10 +114,10 @@ _ALL = (
 )
 
 CAPABILITIES: dict[str, Capability] = {capability.name: capability for capability in _ALL}
-"""In the order in which people are shown them."""
+"""In display order."""
 
 CSI_DRIVERS = {"s3.csi.aws.com": S3_CSI, "fsx.csi.aws.com": FSX_CSI, "efs.csi.aws.com": EFS_CSI}
-"""The capability that a volume of a CSI driver asks for."""
+"""Capability required by a volume of a CSI driver."""
 
 GPU_DOMAINS = {"nvidia.com": NVIDIA_GPU, "amd.com": AMD_GPU}
-"""The capability behind a GPU resource, by the domain of its name (nvidia.com/mig-1g.10gb)."""
+"""Capability of a GPU resource, by the domain of its name (nvidia.com/mig-1g.10gb)."""

@@ -1,9 +1,8 @@
-"""Every request to an API server goes through here: JSON in, JSON out, any kind, one deadline.
+"""JSON requests to an API server for any kind, under one deadline.
 
-Promises that a call returns or raises a `ProvisionError` within its deadline, that no call is
-tried again by itself, and that an answer without end is cut. Must not know what a workload is.
-The official client brings TLS, credentials and their renewal; its typed models are not used: they
-would drop fields that they do not know.
+A call returns or raises a `ProvisionError` within its deadline, is never retried, and truncates
+endless responses. The official client supplies TLS, credentials and their renewal; its typed
+models are not used because they drop unknown fields.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ _CHUNK = 64 * 1024
 
 
 class Access(Protocol):
-    """What is needed of a cluster's access."""
-
     @property
     def deadline_s(self) -> float: ...
 
@@ -42,8 +39,6 @@ class Access(Protocol):
 
 
 class KubernetesClient:
-    """Of one namespace."""
-
     def __init__(self, access: Access, namespace: str) -> None:
         self.namespace = namespace
         self._access = access
@@ -52,14 +47,12 @@ class KubernetesClient:
     def server(self) -> str:
         return str(self._access.api_client().configuration.host)
 
-    # ---- objects
-
     def get(self, kind: ObjectKind, name: str) -> Json | None:
         asked = ApiRequest("get", kind, self.namespace, name)
         return self._call("GET", asked, absent_ok=True)
 
     def listed(self, kind: ObjectKind, labels: str = "", fields: str = "") -> list[Json]:
-        """All that match; none where the cluster does not know the kind."""
+        """Return all matching objects; empty if the cluster does not serve the kind."""
         asked = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
@@ -85,8 +78,9 @@ class KubernetesClient:
         manager: str = FIELD_MANAGER,
         kind: ObjectKind | None = None,
     ) -> Json:
-        """Server-side apply. `force` takes fields from other managers. `kind` where the object is
-        no part of a workload."""
+        """Apply server-side. `force` takes fields from other managers. `kind` is required for
+        objects that are not part of a workload.
+        """
         name = str(body["metadata"]["name"])
         asked = ApiRequest("patch", kind or kinds.of(body), self.namespace, name)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
@@ -94,24 +88,22 @@ class KubernetesClient:
         return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
 
     def merge(self, kind: ObjectKind, name: str, patch: Json, part: str = "") -> Json | None:
-        """A merge patch, of a subresource if `part` names one; None without such an object."""
+        """Merge-patch an object, or its subresource `part`; return None if it does not exist."""
         asked = ApiRequest("patch", kind, self.namespace, name, part)
         query = [("fieldManager", FIELD_MANAGER)]
         content = "application/merge-patch+json"
         return self._call("PATCH", asked, query, patch, content, absent_ok=True)
 
     def delete(self, kind: ObjectKind, name: str, uid: str = "") -> None:
-        """What it owns goes first. With `uid`, only that very object."""
+        """Delete in the foreground: owned objects first. With `uid`, delete only that instance."""
         asked = ApiRequest("delete", kind, self.namespace, name)
         body: Json = {"propagationPolicy": "Foreground"}
         if uid:
             body["preconditions"] = {"uid": uid}
         self._call("DELETE", asked, [], body, "application/json", absent_ok=True)
 
-    # ---- logs
-
     def log(self, pod: str, query: list[tuple[str, str]]) -> str | None:
-        """None when there is none yet, or no more: the pod or its container has not begun."""
+        """Return the log, None if the pod or its container has not started or is gone."""
         asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         try:
             found = self._send("GET", asked, query)
@@ -124,8 +116,9 @@ class KubernetesClient:
         return found.raw.decode(errors="replace")
 
     def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
-        """Lines as they come, without their ends; ends when the server ends it or says nothing
-        for `quiet_s` seconds."""
+        """Yield lines without line ends until the server closes or sends nothing for `quiet_s`
+        seconds.
+        """
         asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
             if reply.status >= 400:
@@ -135,7 +128,7 @@ class KubernetesClient:
                 for chunk in reply.stream(_CHUNK):
                     *lines, rest = (rest + chunk).split(b"\n")
                     yield from (line.decode(errors="replace") for line in lines)
-                    if len(rest) > _CHUNK:  # a line without end
+                    if len(rest) > _CHUNK:  # unterminated line
                         yield rest.decode(errors="replace")
                         rest = b""
             except ReadTimeoutError:
@@ -144,8 +137,6 @@ class KubernetesClient:
                 raise errors.unreachable(asked, str(error)) from error
             if rest:
                 yield rest.decode(errors="replace")
-
-    # ---- the wire
 
     def _call(
         self,
@@ -166,7 +157,7 @@ class KubernetesClient:
         if found.status >= 400:
             raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
         answer = _parsed(found.raw)
-        if answer is None:  # a proxy on the way, or a page to log in at
+        if answer is None:  # a proxy in between, or a login page
             raise errors.unreachable(asked, "what answers is no API server")
         return answer
 
@@ -178,7 +169,7 @@ class KubernetesClient:
         body: Json | None = None,
         content: str = "",
     ) -> _Answer:
-        """The deadline holds for all of it, also where the server drips."""
+        """Send a request; the deadline covers the whole exchange, even if the server drips."""
         end = time.monotonic() + self._access.deadline_s
         timeout = self._access.deadline_s
         with self._open(method, asked, query, body, content, timeout=timeout) as reply:
@@ -201,7 +192,7 @@ class KubernetesClient:
         *,
         timeout: float | tuple[float, float],
     ) -> closing[Any]:
-        """The raw reply, to be read within the `with`."""
+        """Open the raw reply, to be read within the `with` block."""
         api = self._access.api_client()
         path = asked.kind.path(asked.namespace, asked.name)
         path += f"/{asked.part}" if asked.part else ""
@@ -213,7 +204,7 @@ class KubernetesClient:
         )
         try:
             reply = api.call_api(*request, _request_timeout=timeout).response
-        except ApiException as error:  # what the client makes of a failed TLS handshake
+        except ApiException as error:  # raised by the client for a failed TLS handshake
             raise errors.untrusted(asked, str(error.reason)) from error
         except HTTPError as error:
             raise errors.unreachable(asked, _innermost(error)) from error
@@ -230,7 +221,7 @@ class _Answer:
 
 
 class _Reply:
-    """A reply whose connection is used again only where all of it was read."""
+    """A reply whose connection is reused only if it was read completely."""
 
     def __init__(self, reply: Any) -> None:
         self._reply = reply
@@ -239,7 +230,7 @@ class _Reply:
         self.retry_after_s = float(after) if after.isdecimal() else 0.0
 
     def stream(self, size: int) -> Iterator[bytes]:
-        """What has come, as soon as it comes: to wait for `size` bytes could take for ever."""
+        """Yield data as it arrives: waiting for `size` bytes could block forever."""
         while chunk := self._reply.read1(size):
             yield chunk
         self._reply.release_conn()
@@ -264,6 +255,6 @@ def _status(raw: bytes) -> Json:
 
 
 def _innermost(error: BaseException) -> str:
-    """Pools wrap what happened: its last words say it."""
+    """Return the innermost message: connection pools wrap the actual error."""
     reason = getattr(error, "reason", None)
     return _innermost(reason) if isinstance(reason, BaseException) else str(error)

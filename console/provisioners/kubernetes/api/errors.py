@@ -1,18 +1,17 @@
-"""What an API server refuses, in the words of the waist: what to do about it, and whether to retry.
+"""API server errors as `ProvisionError`s: what to do, and whether to retry.
 
-Promises that a refusal names the verb, the object and the remedy, and that nothing of an object's
-content gets into it but the names of fields. Must not know Kubernetes' client.
+An error names the verb, the object and the fix; of an object's content only field names appear.
 
-    ClusterRefused      the credentials, or a right that they lack: the Role to grant is named
-    FieldConflict       somebody else has set a field which we set, too: Heal or Adopt
-    RefusedByCluster    invalid there, or a policy of the cluster says no
-    MissingCapability   the cluster does not know the kind
-    NamespaceMissing    so it must be made first
-    QuotaExceeded       temporary: others may leave
+    ClusterRefused      invalid credentials, or a missing right: the Role to grant is named
+    FieldConflict       another manager set a field that we set too: heal or adopt
+    RefusedByCluster    invalid object, or denied by a cluster policy
+    MissingCapability   the cluster does not serve the kind
+    NamespaceMissing    create the namespace first
+    QuotaExceeded       temporary: quota may be freed
     NamespaceEnding     temporary
     StillStopping       temporary: an object of that name is still being deleted
-    ClusterBusy         temporary: too many requests, an error inside, a write that came between
-    ClusterUnreachable  temporary: no answer in time
+    ClusterBusy         temporary: throttled, internal error, or a concurrent write
+    ClusterUnreachable  temporary: no response in time
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from console.provisioners.kubernetes.api.kinds import ObjectKind
 _MANAGER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
 _UNTYPED = "failed to create typed patch object"
 _MOST = 600
-"""Characters of what the server said: webhooks can be chatty."""
+"""Maximum length of a server message: webhooks can be verbose."""
 
 
 class FieldConflictError(PermanentError):
-    """`fields`: each field that is contended for, as the server writes it, and who has set it."""
+    """`fields`: each contested field, as the server writes it, and its manager."""
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)
@@ -42,7 +41,7 @@ class FieldConflictError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request, as people are told of it. `part` is a subresource (log)."""
+    """A request, as described in error messages. `part` is a subresource (log)."""
 
     verb: str
     kind: ObjectKind
@@ -66,22 +65,22 @@ def unreachable(asked: ApiRequest, why: str) -> ProvisionError:
 def untrusted(asked: ApiRequest, why: str) -> ProvisionError:
     return PermanentError(
         "ClusterUntrusted",
-        f"The cluster was not asked to {asked}, for its certificate is not the one that was "
-        f"given for it: {_short(why)}. Give the cluster's own CA.",
+        f"The request to {asked} was not sent: the cluster's certificate does not match the CA "
+        f"configured for it: {_short(why)}. Configure the cluster's own CA.",
     )
 
 
 def refused(
     status: int, said: Mapping[str, Any], asked: ApiRequest, retry_after_s: float = 0.0
 ) -> ProvisionError:
-    """`said` is the Status the server sent, {} where it sent none."""
+    """Return the error for a response; `said` is the server's Status, {} if it sent none."""
     message = _short(str(said.get("message") or f"HTTP {status}"))
     reason = str(said.get("reason") or "")
     if status == 401:
         return PermanentError(
             "ClusterRefused",
-            f"The cluster does not accept the credentials (asked to {asked}). They may have "
-            "expired: give new ones.",
+            f"The cluster rejected the credentials (request to {asked}). They may have "
+            "expired: configure new ones.",
         )
     if status == 403:
         return _forbidden(message, said, asked)
@@ -89,12 +88,12 @@ def refused(
         return _missing(said, asked)
     if status == 409:
         return _conflict(message, reason, said, asked)
-    if _UNTYPED in message:  # which the server calls an error of its own
+    if _UNTYPED in message:  # which the server reports as an internal error
         return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
             "ClusterBusy",
-            f"The cluster could not {asked} now: {message}.",
+            f"The cluster failed to {asked}: {message}.",
             delay_s=min(max(retry_after_s, 2.0), 60.0),
         )
     return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
@@ -112,7 +111,7 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> Prov
     if "NamespaceTerminating" in causes or "because it is being terminated" in message:
         return TemporaryError(
             "NamespaceEnding",
-            f"Namespace {asked.namespace} is being deleted: nothing can be made in it.",
+            f"Namespace {asked.namespace} is being deleted, so no object can be created in it.",
             delay_s=15.0,
         )
     if "admission webhook" in message or "violates PodSecurity" in message:
@@ -122,9 +121,9 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> Prov
     role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
     return PermanentError(
         "ClusterRefused",
-        f"The cluster does not let us {asked}. Grant it by {role}: "
+        f"The cluster denies permission to {asked}. Grant it with {role}: "
         f'apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
-        f'verbs ["{asked.verb}"]. It said: {message}.',
+        f'verbs ["{asked.verb}"]. Response: {message}.',
     )
 
 
@@ -134,14 +133,14 @@ def _missing(said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
     if kind == "namespaces":
         return PermanentError(
             "NamespaceMissing",
-            f"The cluster has no namespace {asked.namespace!r}. Make it (kubectl create "
+            f"The cluster has no namespace {asked.namespace!r}. Create it (kubectl create "
             f"namespace {asked.namespace}), or name another one.",
         )
     known = CAPABILITIES.get(asked.kind.capability)
     remedy = known.remedy if known else "Use a cluster which has it."
     return PermanentError(
         "MissingCapability",
-        f"The cluster knows no {asked.kind.resource} of {asked.kind.api_version} (asked to "
+        f"The cluster does not serve {asked.kind.resource} of {asked.kind.api_version} (request to "
         f"{asked}). {remedy}",
     )
 

@@ -1,7 +1,7 @@
-"""Every kind of object that a workload may leave in a cluster, and where the API keeps it.
+"""Every object kind that a workload may create, and its API path.
 
-Promises that what is not listed here is never applied, so that a list of these kinds by label
-proves that nothing is left. Must not know Kubernetes' client.
+Kinds not listed here are never applied, so listing these kinds by label proves that nothing is
+left.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from console.provisioners.kubernetes.api import capabilities as can
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """`capability`: which one brings the kind, "" where every cluster has it. What is not
-    `namespaced` can have no owner in a namespace, which would take it along: it is deleted by
-    itself."""
+    """`capability` is the one that provides the kind, "" if every cluster has it. A kind that is
+    not `namespaced` cannot be owned by a namespaced object, so it is deleted separately.
+    """
 
     api_version: str
     kind: str
@@ -32,7 +32,7 @@ class ObjectKind:
 
     @property
     def resource(self) -> str:
-        """As people and Roles write it: deployments.apps."""
+        """Return the name as used in Roles: deployments.apps."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str, name: str = "") -> str:
@@ -56,8 +56,8 @@ CERTIFICATE = ObjectKind("cert-manager.io/v1", "Certificate", "certificates", ca
 GATEWAY = ObjectKind("gateway.networking.k8s.io/v1", "Gateway", "gateways", can.GATEWAY_API)
 CLAIM = ObjectKind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 PERSISTENT_VOLUME = ObjectKind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-"""Only for storage which is there already; where no driver of such storage is, nobody needs the
-right to see the whole cluster's volumes."""
+"""Only for existing storage; without a driver for it, the right to see the cluster's volumes is not
+needed."""
 
 APPLIED = (
     CONFIG_MAP,
@@ -87,24 +87,24 @@ APPLIED = (
         "monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", can.PROMETHEUS_OPERATOR
     ),
 )
-"""What we apply ourselves."""
+"""Kinds that we apply."""
 
 MADE = (POD, ObjectKind("apps/v1", "ReplicaSet", "replicasets"))
-"""What the cluster makes for us, under our labels."""
+"""Kinds that the cluster creates, with our labels."""
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in APPLIED}
 
 
 def of(body: Mapping[str, Any]) -> ObjectKind:
-    """The kind of an object that is to be applied."""
+    """Return the kind of an object to be applied."""
     named = (str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if named not in _BY_NAME:
-        raise PermanentError("UnknownKind", f"No workload may have a {named[1]} of {named[0]}.")
+        raise PermanentError("UnknownKind", f"Workloads cannot contain a {named[1]} of {named[0]}.")
     return _BY_NAME[named]
 
 
 def possible(capabilities: Iterable[str]) -> tuple[ObjectKind, ...]:
-    """Every kind that may be there, in a cluster which can do that."""
+    """Return every kind that may exist in a cluster with these capabilities."""
     there = {"", *capabilities}
     shares = not there.isdisjoint(can.CSI_DRIVERS.values())
     return tuple(

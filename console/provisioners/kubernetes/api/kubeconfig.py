@@ -1,8 +1,8 @@
-"""A kubeconfig as text: which contexts it has, and how one of them logs in.
+"""Parse a kubeconfig: its contexts and their credentials.
 
-Promises to run nothing and to read no file that the text names: what came from a browser must not
-choose programs or paths of this machine, so such entries are refused with the reason. Must not
-know Kubernetes' client. What it returns is secret, so it is not in any repr.
+Runs no program and reads no file named in the text: uploaded content must not select programs or
+paths of this machine, so such entries are rejected with the reason. Results are secret and absent
+from every repr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
 
-MAX_BYTES = 256 * 1024  # a kubeconfig of a hundred clusters; more is something else
+MAX_BYTES = 256 * 1024  # enough for a hundred clusters
 _FILES = {
     "cluster": ("certificate-authority",),
     "user": ("client-certificate", "client-key", "tokenFile"),
@@ -38,7 +38,7 @@ _PLUGIN_REMEDY = (
 
 
 class KubeconfigError(ValueError):
-    """`path` names the part of the document; the texts hold nothing of its values."""
+    """`path` names the part of the document; messages contain none of its values."""
 
     def __init__(self, path: str, message: str, remedy: str) -> None:
         super().__init__(f"{message} {remedy}")
@@ -49,7 +49,7 @@ class KubeconfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How one context reaches its API server. PEM texts are decoded."""
+    """Credentials and address for one context. PEM texts are decoded."""
 
     server: str
     namespace: str = ""
@@ -65,14 +65,14 @@ class Login:
 
     @property
     def ends_at(self) -> float | None:
-        """Epoch seconds when the certificate or the token ends; None where nothing says so."""
+        """Return the expiry of the certificate or token in epoch seconds; None if unknown."""
         ends = [one for one in (_certificate_ends(self.cert_pem), _token_ends(self.token)) if one]
         return min(ends) if ends else None
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSeen:
-    """A context in a list; `why_not` says why it cannot be used ("" if it can)."""
+    """A listed context; `why_not` is the reason it is unusable ("" if usable)."""
 
     name: str
     server: str = ""
@@ -87,7 +87,7 @@ class Kubeconfig:
     document: Mapping[str, Any] = field(repr=False)
 
     def login(self, context: str = "") -> Login:
-        """Of that context (""): the current one, or the only one there is."""
+        """Return the login of `context`; "" selects the current or the only one."""
         return _login(self.document, self.chosen(context))
 
     def chosen(self, context: str = "") -> str:
@@ -101,8 +101,7 @@ class Kubeconfig:
         )
 
     def only(self, context: str = "") -> str:
-        """The document with that context alone, as JSON (which is YAML): what is not needed is not
-        kept."""
+        """Return a document with that context alone, as JSON (valid YAML): store nothing else."""
         name = self.chosen(context)
         facts = _entry(self.document, "contexts", "context", name)
         kept = {
@@ -120,7 +119,7 @@ class Kubeconfig:
 
 
 def parse(text: str) -> Kubeconfig:
-    """Every context with its verdict, or `KubeconfigError` when it is no kubeconfig at all."""
+    """Return every context with its verdict; raise `KubeconfigError` if this is no kubeconfig."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         remedy = f"Send the one context that is meant, at most {MAX_BYTES // 1024} KiB."
         raise KubeconfigError("", "This is too large for a kubeconfig.", remedy)
@@ -180,7 +179,7 @@ def _login(document: Mapping[str, Any], name: str) -> Login:
 
 
 def _refuse_foreign(where: str, kind: str, facts: Mapping[str, Any]) -> None:
-    """Whatever would run a program or read a file of this machine."""
+    """Reject entries that run a program or read a file of this machine."""
     for key, what in _PLUGINS.items():
         if facts.get(key):
             text = f"It logs in by {what}, which would run a program on the console's machine."
@@ -188,7 +187,7 @@ def _refuse_foreign(where: str, kind: str, facts: Mapping[str, Any]) -> None:
     for key in _FILES[kind]:
         if facts.get(key) and not facts.get(_INLINE[key]):
             text = f"{key} names a file, which is not here."
-            remedy = "Put its content in, as kubectl config view --minify --flatten does."
+            remedy = "Inline its content: kubectl config view --minify --flatten."
             raise KubeconfigError(f"{where}.{key}", text, remedy)
 
 
@@ -198,7 +197,7 @@ def _server(cluster: Mapping[str, Any]) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise KubeconfigError("server", "The server is not a URL.", "Write https://HOST:PORT.")
     if parts.scheme == "http" and not _loopback(parts.hostname):
-        text = "The server is asked without TLS, so its credentials could be read on the way."
+        text = "A server URL without TLS would expose the credentials in clear text."
         raise KubeconfigError("server", text, "Write https://HOST:PORT.")
     return server
 
@@ -244,7 +243,7 @@ def _certificate_ends(pem: str) -> float | None:
 
 
 def _token_ends(token: str) -> float | None:
-    """Of a JSON web token, as ServiceAccounts have; others do not say it."""
+    """Return the expiry of a JSON web token; other token types do not carry one."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -1,8 +1,7 @@
-"""GETs and review POSTs of one look at a cluster, under one deadline for them all.
+"""GETs and review POSTs of one cluster survey under a shared deadline.
 
-Promises a typed outcome for every question: what was answered, that it is not there, or why nobody
-said. Unreachable and refused as a whole are errors, one refused list is a fact. Changes nothing in
-the cluster.
+Each query has a typed result: the response, its absence, or the reason it failed. An unreachable
+cluster or rejected credentials are errors; a single forbidden list is a result. Read-only.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.api.access import ClusterAccess
 
 PAGE = 500
-MAX_PAGES = 20  # 10,000 objects; counting more would be a load for the cluster each minute
+MAX_PAGES = 20  # 10,000 objects; more would load the cluster every minute
 _CHUNK = 64 * 1024
 _MOST_BYTES = 64 * 2**20
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
 class NotSaid(Exception):
-    """This one question has no answer; `status` 0 means that it took too long."""
+    """This query has no result; `status` 0 means a timeout."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -38,7 +37,7 @@ class NotSaid(Exception):
 
 @dataclass(slots=True)
 class Reader:
-    """`budget_s` is for all questions together, so that one look fits into a task."""
+    """`budget_s` covers all queries together, so that a survey fits into one task."""
 
     access: ClusterAccess
     budget_s: float = 40.0
@@ -54,7 +53,7 @@ class Reader:
         return found
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """None where the cluster does not know the path."""
+        """Return the object, None if the cluster does not serve the path."""
         return self._ask("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +63,7 @@ class Reader:
         return found
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Every object of a list, page by page; `NotSaid` beyond `MAX_PAGES`."""
+        """Yield every object of a list, page by page; raise `NotSaid` beyond `MAX_PAGES`."""
         token = ""
         for _ in range(MAX_PAGES):
             more = {"continue": token} if token else {}
@@ -110,17 +109,17 @@ class Reader:
         try:
             answer = client.call_api(*asked, _request_timeout=timeout_s)
             return int(answer.status), self._whole(answer.response)
-        except ApiException as error:  # what the client makes of a failed TLS handshake
+        except ApiException as error:  # raised by the client for a failed TLS handshake
             text = f"The certificate of the API server is not accepted: {_short(error.reason)}."
             remedy = "Put the cluster's certificate-authority-data into the kubeconfig."
             raise PermanentError("ClusterUntrusted", f"{text} {remedy}") from None
         except (HTTPError, OSError) as error:
-            text = f"The API server does not answer: {_short(error)}."
-            remedy = "Emberline asks again by itself; endpoints go on serving meanwhile."
+            text = f"The API server is unreachable: {_short(error)}."
+            remedy = "Emberline retries automatically; endpoints keep serving."
             raise TemporaryError("ClusterUnreachable", f"{text} {remedy}") from None
 
     def _whole(self, reply: Any) -> bytes:
-        """The body, also of a server that drips or never ends, within the budget."""
+        """Return the body within the budget, even from a server that drips or never ends."""
         content = bytearray()
         try:
             for chunk in reply.stream(_CHUNK):
@@ -128,7 +127,7 @@ class Reader:
                 if len(content) > _MOST_BYTES or time.monotonic() > self._until:
                     raise NotSaid(0, "the answer had no end")
         except NotSaid:
-            reply.close()  # what is left of it must not meet the next answer
+            reply.close()  # the rest must not precede the next response
             raise
         reply.release_conn()
         return bytes(content)
@@ -142,7 +141,7 @@ def _said(content: bytes) -> str:
 
 
 def _short(error: object) -> str:
-    """Pools wrap what happened: its last words say it."""
+    """Return the innermost message: connection pools wrap the actual error."""
     inner = getattr(error, "reason", None)
     if isinstance(inner, BaseException):
         return _short(inner)

@@ -1,6 +1,6 @@
-"""What a cluster has, as plain facts which survive JSON, and how they follow from its objects.
+"""Inventory of a cluster as JSON-ready facts, derived from its objects.
 
-Promises that a number nobody could say is None, never 0. Pure; must not know how objects are read.
+An unknown number is None, never 0. Pure.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class CapabilityFinding:
-    """Of one capability: there, with what was found; or not, and why not. `unsure`: Emberline may
-    not look, so it is taken as there and the cluster will refuse what it cannot do."""
+    """Result for one capability: present with details, or absent with the reason. `unsure`: missing
+    rights; it is assumed present and the cluster rejects what it cannot do.
+    """
 
     name: str
     present: bool
@@ -50,8 +51,9 @@ class CapabilityFinding:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """Nodes of one instance type and GPU. `gpus_free` on nodes that take pods now; None: not
-    known. `gpu_memory_bytes` of one GPU, 0 where no label says it."""
+    """Nodes with the same instance type and GPU. `gpus_free` counts nodes that accept pods now,
+    None if unknown. `gpu_memory_bytes` is per GPU, 0 if no label gives it.
+    """
 
     instance_type: str
     gpu: str = ""
@@ -70,7 +72,7 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Names a spec may choose from. None: Emberline may not list them, so any may be right."""
+    """Names a spec may use. None: missing right to list them, so any may be valid."""
 
     namespaces: tuple[str, ...] | None = ()
     storage_classes: tuple[str, ...] | None = ()
@@ -83,7 +85,7 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """`shares`: drivers of storage that is there already were found, usable or not."""
+    """`shares`: drivers for existing storage were found, usable or not."""
 
     server_version: str = ""
     findings: tuple[CapabilityFinding, ...] = ()
@@ -101,7 +103,7 @@ class Inventory:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Inventory:
-        """As `to_json` wrote it, also by an earlier release: what is missing has its default."""
+        """Parse the output of `to_json`, also of earlier releases: missing fields get defaults."""
         return cls(
             str(data.get("server_version", "")),
             tuple(
@@ -128,7 +130,7 @@ def _made(kind: Any, data: Mapping[str, Any]) -> Any:
 
 
 def quantity(text: Any) -> Decimal:
-    """A number as Kubernetes writes it ("500m", "64Gi"); 0 for what is none."""
+    """Parse a Kubernetes quantity ("500m", "64Gi"); 0 if invalid."""
     written = str(text)
     digits = written.rstrip("mkMGTPEi")
     try:
@@ -140,7 +142,7 @@ def quantity(text: Any) -> Decimal:
 def pools(
     nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]] | None
 ) -> tuple[NodePool, ...]:
-    """Nodes by instance type and GPU; `pods` None: nobody could say which GPUs are taken."""
+    """Group nodes by instance type and GPU; `pods` None: GPU usage is unknown."""
     taken = None if pods is None else gpus_taken(pods)
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for node in nodes:
@@ -187,7 +189,7 @@ def _pool(
 
 
 def gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
-    """GPUs asked for by what is placed and has not ended, by (node, resource)."""
+    """Return GPUs requested by scheduled, unfinished pods, by (node, resource)."""
     found: dict[tuple[str, str], int] = {}
     for pod in pods:
         spec = pod.get("spec") or {}
@@ -200,7 +202,7 @@ def gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What the scheduler counts: all containers (and sidecars), or the largest init step."""
+    """Return the scheduler's sum: all containers and sidecars, or the largest init step."""
     together: dict[str, int] = {}
     largest: dict[str, int] = {}
     steps = spec.get("initContainers") or []
@@ -226,7 +228,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def _gpus(node: Mapping[str, Any]) -> tuple[str, int]:
-    """The node's GPU resource and how many of it pods may have; whole ones before slices."""
+    """Return the node's GPU resource and its allocatable count; whole GPUs before slices."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     found = sorted(
         (name for name, count in allocatable.items() if is_gpu(name) and quantity(count) > 0),
@@ -245,7 +247,7 @@ def _takes_pods(node: Mapping[str, Any]) -> bool:
 
 
 def _taints(node: Mapping[str, Any]) -> Iterable[str]:
-    """Those which keep pods away, as KEY=VALUE:EFFECT; the node's own troubles are no pool's."""
+    """Return taints that repel pods, as KEY=VALUE:EFFECT, without taints for node conditions."""
     for taint in (node.get("spec") or {}).get("taints") or []:
         if taint["key"].startswith("node.kubernetes.io/") or taint["effect"] == "PreferNoSchedule":
             continue

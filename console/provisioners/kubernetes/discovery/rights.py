@@ -1,7 +1,7 @@
-"""What Emberline must and may do in a cluster, what it is granted, and the Role to grant.
+"""Required and optional RBAC rights, the granted ones, and the Role to grant.
 
-Promises that nothing is asked for which no part uses, and that a Role which is shown holds all that
-is needed at its level, so that applying it takes nothing away. Checking changes nothing.
+No right is listed that no feature uses, and a displayed Role contains every right needed at its
+level, so that applying it removes nothing. Checking changes nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ _LOOK = ("get", "list", "watch")
 VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
 NAME = "emberline-workloads"
 FOLLOW = "follow"
-"""The group of rights by which objects of a namespace are followed; nothing else needs them."""
+"""Rights needed only for watching objects in a namespace."""
 RECEIVERS = "receivers"
-"""The group of rights by which receivers of alerts are kept in a cluster."""
+"""Rights for storing alert receivers in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Verbs on one resource. `lost` says what does not work without them; `cluster`: on all
-    namespaces; `capability`: only asked for where the cluster has it (`shares`: where it has
-    drivers of storage that is there already); `optional`: Emberline works without; `names`: on
-    these objects only; `part`: of a group, only asked for where that is used."""
+    """Verbs on one resource.
+
+    `lost` is the feature lost without them. `cluster`: in all namespaces. `capability`: only if the
+    cluster has it (`shares`: if it has drivers for existing storage). `optional`: not required.
+    `names`: only these objects. `part`: only while that feature group is used.
+    """
 
     group: str
     resource: str
@@ -72,7 +74,7 @@ _LOST = {
 
 
 def _offered(group: str, resource: str, lost: str, capability: str = "") -> Right:
-    """Only to see what there is, cluster-wide."""
+    """Cluster-wide read access for discovery."""
     return Right(group, resource, ("list",), lost, True, True, capability)
 
 
@@ -80,7 +82,7 @@ _CONFIGS = ("inference.sagemaker.aws.amazon.com", "inferenceendpointconfigs")
 _DEFINITIONS = Right(
     "apiextensions.k8s.io",
     "customresourcedefinitions",
-    ("create",),  # which cannot be told by name: the object is not there yet
+    ("create",),  # not restrictable by name: the object does not exist yet
     "the definition of InferenceEndpointConfig is not installed: no object can be followed",
     cluster=True,
     optional=True,
@@ -89,7 +91,7 @@ _DEFINITIONS = Right(
 
 
 def _follows(group: str, resource: str, verbs: tuple[str, ...], lost: str) -> Right:
-    """In followed namespaces. A finalizer is part of the object, so it is a patch of that."""
+    """Rights in watched namespaces. Finalizers are part of the object, hence patch."""
     return Right(group, resource, verbs, lost, optional=True, part=FOLLOW)
 
 
@@ -108,7 +110,7 @@ RIGHTS = (
     Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
     Right("", "pods/log", ("get",), "logs are not shown"),
     Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
-    # Nobody can give away what they do not have: routers get this one.
+    # Granting a right requires holding it; routers get this one.
     Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot find their workers"),
     Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
     *(
@@ -152,8 +154,9 @@ RIGHTS = (
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Verbs that are not granted on one resource, and what is lost by it. `namespace`: where, if
-    that is not the cluster's own."""
+    """Verbs not granted on one resource, and the feature lost. `namespace` is set if it differs
+    from the cluster's own.
+    """
 
     group: str
     resource: str
@@ -170,7 +173,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """`who` is the name by which the cluster knows us; `manifest` grants all that is missing."""
+    """`who` is our user name in the cluster; `manifest` grants all that is missing."""
 
     who: str = ""
     namespace: str = ""
@@ -209,7 +212,7 @@ class Granted:
 
 
 def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
-    """All that concerns a cluster which has this, and where these groups are used."""
+    """Return all rights for a cluster with this inventory and these feature groups."""
     there = {"", *found.capabilities}
     return tuple(
         one
@@ -227,8 +230,9 @@ def check(
     followed: Collection[str] = (),
     parts: Collection[str] = (),
 ) -> Granted:
-    """What is missing in the namespace (of `parts`, too), in namespaces whose objects are followed
-    (of what only following needs), and cluster-wide."""
+    """Return the missing rights: in the namespace (including those of `parts`), in `followed`
+    namespaces (only those needed for following), and cluster-wide.
+    """
     who = _who(reader)
     rights = wanted(found, (*parts, *((FOLLOW,) if followed else ())))
     wide = [one for one in rights if one.cluster]
@@ -264,7 +268,7 @@ def _lacking(reader: Reader, asked: Iterable[Right], namespace: str) -> list[Mis
 
 
 def _who(reader: Reader) -> str:
-    """Clusters before 1.28 do not tell."""
+    """Return our user name, "" on clusters before 1.28."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         found = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
@@ -274,7 +278,7 @@ def _who(reader: Reader) -> str:
 
 
 def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], bool]:
-    """Every rule for the namespace in one question, and whether these are all of them."""
+    """Return the rules of the namespace from one review, and whether they are complete."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -297,7 +301,7 @@ def _allowed(
     *,
     ask_again: bool,
 ) -> bool:
-    """By the namespace's rules where these say it, else by asking for this one."""
+    """Decide by the namespace's rules if they are conclusive, else by an access review."""
     if not right.cluster:
         if any(_grants(rule, right, verb) for rule in rules):
             return True
@@ -313,7 +317,7 @@ def _allowed(
 def allowed(
     reader: Reader, verb: str, group: str, resource: str, namespace: str, object_name: str = ""
 ) -> bool:
-    """`namespace` "": on all of them; `object_name` "": on every object."""
+    """Review one access. `namespace` "": all namespaces; `object_name` "": every object."""
     name, _, part = resource.partition("/")
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -338,7 +342,7 @@ def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
         return bool({"*", value} & set(rule.get(key) or ()))
 
     return (
-        not rule.get("resourceNames")  # only some objects, whose names we do not choose
+        not rule.get("resourceNames")  # restricted to named objects, which we do not choose
         and has("verbs", verb)
         and has("apiGroups", right.group)
         and has("resources", right.resource)
@@ -346,7 +350,7 @@ def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
 
 
 def manifest(rights: Iterable[Right], who: str, namespace: str) -> str:
-    """YAML for `kubectl apply -f -` by somebody who may grant; "" when there is nothing to."""
+    """Return YAML for `kubectl apply -f -` by an administrator; "" if nothing is missing."""
     given = list(rights)
     here = _level([one for one in given if not one.cluster], who, namespace)
     return _yaml([*here, *_level([one for one in given if one.cluster], who, "")])
@@ -373,7 +377,7 @@ def _level(rights: Iterable[Right], who: str, namespace: str) -> list[dict[str, 
 
 
 def _role(rules: list[dict[str, Any]], who: str, namespace: str) -> list[dict[str, Any]]:
-    """A Role and its binding; cluster-wide ones when there is no namespace."""
+    """Return a Role and its binding; cluster-wide ones without a namespace."""
     kind = "Role" if namespace else "ClusterRole"
     api = "rbac.authorization.k8s.io"
     facts: dict[str, Any] = {"name": NAME, **({"namespace": namespace} if namespace else {})}

@@ -1,8 +1,8 @@
-"""One look at a cluster: what it can carry and why not, its nodes, and the names it offers.
+"""Survey of a cluster: capabilities with reasons, nodes, and the names it offers.
 
-Promises to change nothing, to end within its reader's deadline, and to say of everything it could
-not see why. Raises `TemporaryError` or `PermanentError` only when the cluster as a whole does not
-answer or does not know us.
+Read-only and within its reader's deadline; anything not visible is listed with the reason. Raises
+`TemporaryError` or `PermanentError` only if the cluster as a whole is unreachable or rejects the
+credentials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from console.provisioners.kubernetes.discovery.inventory import (
 )
 from console.provisioners.kubernetes.discovery.rights import VERBS_OF_OWN, allowed
 
-# Groups which only a network plug-in that enforces NetworkPolicy brings.
+# API groups provided only by network plug-ins that enforce NetworkPolicy.
 _ENFORCERS = {
     "crd.projectcalico.org": "Calico",
     "projectcalico.org": "Calico",
@@ -42,7 +42,7 @@ _CRDS = {
     known.GATEWAY_API: ("gateway.networking.k8s.io", "v1", "httproutes"),
     known.PROMETHEUS_OPERATOR: ("monitoring.coreos.com", "v1", "podmonitors"),
 }
-# Served by a running pod, so that an answer says it works, not only that it was installed.
+# Served by a running pod, so a response proves that it works, not only that it was installed.
 _SERVED = {
     known.KEDA: ("external.metrics.k8s.io", "v1beta1"),
     known.METRICS_SERVER: ("metrics.k8s.io", "v1beta1"),
@@ -54,7 +54,7 @@ def discover(access: ClusterAccess) -> Inventory:
 
 
 class ClusterSurvey:
-    """One discovery; `notes` gathers what could not be seen and what is lost by it."""
+    """One discovery pass; `notes` lists what was not visible and the consequence."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -62,7 +62,7 @@ class ClusterSurvey:
         self.shares = False
 
     def run(self) -> Inventory:
-        # These stand for all: without an answer to them there is no cluster to look at.
+        # Required: without these responses the cluster counts as unreachable.
         version = str(self._must("/version").get("gitVersion", ""))
         groups = {str(group["name"]): group for group in self._must("/apis").get("groups") or []}
         nodes = self._list("/api/v1/nodes", "instance types and GPUs are not known")
@@ -80,14 +80,14 @@ class ClusterSurvey:
                 text = "It does not answer as a Kubernetes API server does"
                 raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
             if error.refused:
-                text = f"The cluster does not let us ask for {path}: {error}."
-                remedy = "Bind us to the ClusterRole system:discovery, as clusters do by default."
+                text = f"The cluster denies discovery of {path}: {error}."
+                remedy = "Bind this user to the ClusterRole system:discovery (the usual default)."
                 raise PermanentError("ClusterRefused", f"{text} {remedy}") from None
-            text = f"The cluster could not say {path} now: {error}."
+            text = f"The cluster failed to return {path}: {error}."
             raise TemporaryError("ClusterBusy", text) from None
 
     def _list(self, path: str, lost: str, **query: str) -> list[dict[str, Any]] | None:
-        """All of them; None, and a note of what is `lost`, where nobody says."""
+        """List objects; on failure add a note with what is `lost` and return None."""
         try:
             return list(self._reader.items(path, **query))
         except NotSaid as error:
@@ -193,7 +193,7 @@ class ClusterSurvey:
         return CapabilityFinding(name, present=True, detail=f"{group}/{version} answers")
 
     def _served(self, path: str) -> set[str] | str:
-        """The resources a group's version serves, or why nobody says."""
+        """Return the resources of a group version, or the reason they are unknown."""
         try:
             found = self._reader.find(path)
         except NotSaid as error:
@@ -203,7 +203,9 @@ class ClusterSurvey:
         return {str(one["name"]) for one in found.get("resources") or []}
 
     def _drivers(self) -> Iterable[CapabilityFinding]:
-        """A driver is of use to who may make the volumes of the storage that is there already."""
+        """Report storage drivers, usable only with the right to create volumes for existing
+        storage.
+        """
         path = "/apis/storage.k8s.io/v1/csidrivers"
         listed = self._list(path, "models on S3, FSx and EFS are not offered")
         names = set(_names(listed) or ())

@@ -1,7 +1,6 @@
-"""The anchor: the one object which owns all others of a workload, and knows which they are.
+"""The anchor: the object that owns all others of a workload and lists them.
 
-Promises that whoever reads it knows what was last wanted, without a database. Must not know how
-objects are applied.
+It records the last desired state without a database.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 @dataclass(frozen=True, slots=True, order=True)
 class OwnedItem:
-    """An object of the workload, in its namespace (or of the whole cluster)."""
-
     api_version: str
     kind: str
     name: str
@@ -48,7 +45,7 @@ def anchor(
 
 
 def inventory(found: Mapping[str, Any]) -> frozenset[OwnedItem]:
-    """What an anchor that was found says it owns; nothing when it cannot be read."""
+    """Return the objects listed in an existing anchor; empty if it is unreadable."""
     try:
         listed = json.loads((found.get("data") or {}).get("inventory", "[]"))
         return frozenset(OwnedItem(*map(str, entry)) for entry in listed)
@@ -57,8 +54,9 @@ def inventory(found: Mapping[str, Any]) -> frozenset[OwnedItem]:
 
 
 def owned(rendered: Mapping[str, Any], anchor_name: str, anchor_uid: str) -> dict[str, Any]:
-    """The object as the anchor's own. What belongs to the whole cluster cannot have an owner in a
-    namespace: it is deleted by the inventory."""
+    """Return the object owned by the anchor. A cluster-wide object cannot have a namespaced owner
+    and is deleted by means of the inventory.
+    """
     out = {**rendered, "metadata": dict(rendered["metadata"])}
     if kinds.of(rendered).namespaced:
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": anchor_name}

@@ -1,7 +1,7 @@
-"""How many there are, where somebody else decides: an autoscaler, or who drains nodes.
+"""Autoscaler and PodDisruptionBudget of a workload.
 
-Promises one autoscaler at most: KEDA's where there are triggers, the cluster's own otherwise; and
-none for a workload that is paused. Must not know what a trigger measures.
+At most one autoscaler: KEDA's if there are triggers, else the cluster's own; none while the
+workload is paused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from console.provisioners.pods import Autoscale
 
 
 def autoscaled(spec: WorkloadSpec) -> bool:
-    """A pause decides above everybody."""
+    """Return whether an autoscaler decides; a pause takes precedence."""
     return around_of(spec).autoscale is not None and spec.replicas > 0
 
 
@@ -26,7 +26,7 @@ def disruption_budgets(spec: WorkloadSpec, target: RenderingTarget) -> list[dict
     body = {
         "maxUnavailable": spec.around.max_unavailable,
         "selector": {"matchLabels": selector(spec.name)},
-        # One that cannot serve must not keep a node from being emptied.
+        # A pod that is not ready must not block draining of its node.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     kind = "PodDisruptionBudget"
@@ -99,7 +99,7 @@ def _scaled_object(spec: WorkloadSpec, scale: Autoscale) -> dict[str, Any]:
 
 
 def _trigger(trigger: dict[str, Any]) -> dict[str, Any]:
-    """KEDA takes text only, also for numbers and for yes and no."""
+    """Convert values to text: KEDA accepts nothing else, even for numbers and booleans."""
     given = trigger.get("metadata") or {}
     return {**trigger, "metadata": {str(key): _text(value) for key, value in given.items()}}
 

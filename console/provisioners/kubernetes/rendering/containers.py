@@ -1,8 +1,7 @@
-"""The containers of a pod: the process itself, and the steps before it.
+"""Containers of a pod: the main process and its init steps.
 
-Promises restricted pod security for each, that a dollar in an argument stays one, and that what is
-given in Kubernetes' own words (probes, resources, variables) goes over what is rendered. Must not
-know volumes' sources, nor what else is in the pod.
+Every container satisfies restricted pod security, a dollar in an argument is preserved, and raw
+Kubernetes fields (probes, resources, variables) override rendered ones.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from console.provisioners.kubernetes.rendering.values import (
 from console.provisioners.pods import InitStep, SecretKey
 
 STARTUP_PERIOD_S = 2
-"""How often a starting process is asked: no start looks longer than it is by more than this."""
+"""Startup probe period (s), the precision of measured start times."""
 HUNG_GRACE_S = 1
-"""Of a process that a probe condemned: it answers nobody, so nothing is left to drain. The kubelet
-cuts preStop off after it, sends SIGTERM, and waits the 2 s which it always gives."""
-# Our own processes write nothing outside their volumes; a model server's image may.
+"""Grace after a failed liveness probe: the process serves nobody, so there is nothing to drain. The
+kubelet then cuts preStop off, sends SIGTERM, and waits the 2 s which it always gives."""
+# Emberline processes write only to their volumes; a model server's image may write elsewhere.
 _READ_ONLY_ROLES = ("router", "cache-node")
 _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
 
@@ -44,7 +43,7 @@ _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
 def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     if not spec.image:
         raise PermanentError(
-            "NoImage", f"Workload {spec.name!r} has no image, and a pod cannot run without one."
+            "NoImage", f"Workload {spec.name!r} has no image, which a pod requires."
         )
     pod = pod_of(spec)
     filling, variables = facts(spec), _variables(spec)
@@ -64,7 +63,7 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
         **_probes(spec),
         "volumeMounts": mounts,
         "securityContext": _security(spec),
-        # What a process said last is its reason when it dies without one.
+        # The last output is the termination reason of a process that exits without one.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if pod.drain_s > 0:
@@ -73,7 +72,7 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
 
 
 def _working_dir(spec: WorkloadSpec) -> dict[str, str]:
-    """The folder with the files; an image that starts by itself may count on its own."""
+    """Return the folder with the files; an image with its own entry point may rely on its own."""
     given = pod_of(spec).working_dir
     if not given and pod_of(spec).image_entrypoint:
         return {}
@@ -81,7 +80,7 @@ def _working_dir(spec: WorkloadSpec) -> dict[str, str]:
 
 
 def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """Our steps in their order, then those in Kubernetes' own words."""
+    """Return our steps in order, then the raw ones."""
     steps = [_step(spec, step) for step in pod_of(spec).init]
     raw = [
         merged({"securityContext": _security(spec)}, container)
@@ -91,13 +90,14 @@ def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def reads_only(spec: WorkloadSpec) -> bool:
-    """Whether its root filesystem is read-only, so that it needs a /tmp."""
+    """Return whether the root filesystem is read-only, which requires a /tmp volume."""
     return spec.role in _READ_ONLY_ROLES
 
 
 def _step(spec: WorkloadSpec, step: InitStep) -> dict[str, Any]:
-    """Without numbers of its own it may have what the process has: it costs nothing (the steps are
-    over by then), and a quota refuses pods where one container says nothing."""
+    """Render a step. Its resources default to those of the process: this costs nothing (steps end
+    before it starts), and a quota rejects pods in which a container requests nothing.
+    """
     cpus, size = step.cpus or spec.cpus, step.memory_bytes or spec.memory_bytes
     variables = {*step.env, *step.secret_env}
     return {
@@ -129,15 +129,16 @@ def _security(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _variables(spec: WorkloadSpec) -> frozenset[str]:
-    """To which an argument or a value may refer as `$(NAME)`, as everywhere on Kubernetes."""
+    """Return the names that an argument or value may reference as `$(NAME)`."""
     pod = pod_of(spec)
     raw = (str(entry.get("name", "")) for entry in pod.env_raw)
     return frozenset({*spec.env, *spec.secret_env, *pod.secret_env, *raw})
 
 
 def _env(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """What is in Kubernetes' own words wins. The order matters: a value can only refer to what
-    comes before it."""
+    """Return variables; raw ones win. Order matters: a value can reference only preceding
+    variables.
+    """
     pod = pod_of(spec)
     path = "metadata.labels['apps.kubernetes.io/pod-index']" if pod.stable else "metadata.name"
     field = {"apiVersion": "v1", "fieldPath": path}
@@ -155,7 +156,7 @@ def _env(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def _in_order(variables: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """By name, those which may refer to others last."""
+    """Sort by name, variables that may reference others last."""
     return sorted(variables, key=lambda one: ("$(" in one["value"].replace("$$", ""), one["name"]))
 
 
@@ -175,7 +176,7 @@ def _resources(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _asked(cpus: float, memory_bytes: int) -> dict[str, Any]:
-    """Memory is a limit, processors are not: one that waits for its share is slow for nothing."""
+    """Request CPU without a limit (throttling wastes idle CPU) and memory with one."""
     requests = {"cpu": cpu(cpus)} if cpus else {}
     if not memory_bytes:
         return {"requests": requests} if requests else {}
@@ -184,8 +185,9 @@ def _asked(cpus: float, memory_bytes: int) -> dict[str, Any]:
 
 
 def _probes(spec: WorkloadSpec) -> dict[str, Any]:
-    """Ready as soon as the probe says so; restarted only when it is silent for a minute, and then
-    without the grace of an orderly end. Kubernetes refuses such a grace for readiness probes."""
+    """Return probes: readiness follows the probe; liveness fails after a minute of silence and then
+    kills without a grace period. Kubernetes rejects that grace for readiness probes.
+    """
     asked = {"httpGet": {"path": spec.probe.path, "port": spec.probe.port, "scheme": "HTTP"}}
     timeout = seconds(spec.probe.timeout_s)
     attempts = math.ceil(max(1, pod_of(spec).startup_s) / STARTUP_PERIOD_S)
@@ -217,7 +219,7 @@ def _raw_probe(spec: WorkloadSpec, name: str) -> Mapping[str, Any]:
 
 
 def _over(probe: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A probe asks in one way only."""
+    """Override a probe; its handler is replaced, because a probe has exactly one."""
     if any(handler in raw for handler in _HANDLERS):
         probe = {key: value for key, value in probe.items() if key not in _HANDLERS}
     return merged(probe, raw)

@@ -1,7 +1,7 @@
-"""How callers outside the cluster reach a port: an Ingress, a route of a Gateway, a load balancer.
+"""External access to a port: Ingress, Gateway route or load balancer.
 
-Promises that what a way of exposing cannot carry is refused with what can, and that answers which
-stream for minutes are not cut by a default of the way there. Must not know what is served.
+Options that the chosen kind does not support are rejected with an alternative, and streaming
+responses of several minutes are not cut by default timeouts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Exposure
 
 _ROUTES = "gateway.networking.k8s.io/v1"
-# Of the most used controller; others do not look. A prompt may be large, a pause of a stream long.
+# For the most common controller; others ignore them. Prompts may be large, stream pauses long.
 _INGRESS_DEFAULTS = {
     "nginx.ingress.kubernetes.io/proxy-body-size": "0",
     "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
@@ -47,7 +47,7 @@ def exposure_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
 
 
 def tls_secret(spec: WorkloadSpec, exposure: Exposure) -> str:
-    """Where the certificate lies; "" without TLS."""
+    """Return the Secret with the certificate; "" without TLS."""
     return exposure.tls_secret or (f"{spec.name}-tls" if exposure.issuer else "")
 
 
@@ -77,7 +77,7 @@ def _ingress(
 def _gateway(
     spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
 ) -> list[dict[str, Any]]:
-    """A route of somebody's Gateway, or of one of our own, of a class."""
+    """Render a route of an existing Gateway, or of our own Gateway of a class."""
     target.need(GATEWAY_API, f"Exposing {spec.name!r} by a Gateway")
     out = []
     if exposure.gateway:
@@ -105,7 +105,7 @@ def _gateway(
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
         "backendRefs": [backend],
-        # No limit: an answer streams for as long as it takes.
+        # No timeout: a response streams for as long as it takes.
         "timeouts": {"request": "0s"},
     }
     body: dict[str, Any] = {"parentRefs": [reference], "rules": [rule]}
@@ -134,7 +134,7 @@ def _own_gateway(spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
 def _load_balancer(
     spec: WorkloadSpec, target: RenderingTarget, exposure: Exposure
 ) -> list[dict[str, Any]]:
-    """Of its own Service, so that only the one port is out there."""
+    """Render a separate Service, so that only this port is public."""
     target.need(LOAD_BALANCER, f"Exposing {spec.name!r} by a load balancer")
     if tls_secret(spec, exposure):
         raise _bad(

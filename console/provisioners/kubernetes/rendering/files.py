@@ -1,7 +1,6 @@
-"""A workload's files and secret variables: a ConfigMap, two Secrets, and the volume with the files.
+"""Files and secret variables of a workload: a ConfigMap, two Secrets, and the file volume.
 
-Promises that what is secret is in a Secret, and that a change of content alone changes no pod. Must
-not know containers.
+Secrets are stored in Secrets only, and a change of content alone changes no pod.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget, Se
 
 VOLUME = "files"
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._-]")
-# Read by the process's group: the kubelet writes the files as root.
+# Readable by the process's group: the kubelet writes the files as root.
 _MODE = 0o440
 
 
 def file_objects(
     spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets
 ) -> list[dict[str, Any]]:
-    """The ConfigMap and Secrets; those which would be empty are left out."""
+    """Return the ConfigMap and Secrets, without empty ones."""
     plain, secret = contents(spec, secrets)
     variables = {name: _value(secrets.env, name, spec) for name in spec.secret_env}
     out = []
@@ -42,7 +41,7 @@ def file_objects(
 
 
 def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict[str, str]]:
-    """What everybody may read who may read configuration, and what is secret; by path."""
+    """Return contents by path: readable with configuration rights, and secret."""
     plain: dict[str, str] = {}
     secret = {path: _value(secrets.files, path, spec) for path in spec.secret_files}
     filling = facts(spec)
@@ -50,7 +49,7 @@ def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict
         if "{replica}" in file.content:
             raise PermanentError(
                 "BadSpec",
-                f"File {file.path!r} of {spec.name!r} differs by replica, and on Kubernetes all "
+                f"File {file.path!r} of {spec.name!r} differs by replica, but on Kubernetes all "
                 f"replicas read the same file: pass {{replica}} as an argument or a variable.",
             )
         (secret if file.secret else plain)[file.path] = filling.fill(file.content)
@@ -58,7 +57,7 @@ def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict
 
 
 def files_hash(spec: WorkloadSpec, secrets: Secrets) -> str:
-    """Sixteen digits over all files: when they change, pods are told to look again."""
+    """Return 16 digits over all files; a change makes pods re-read them."""
     digest = hashlib.sha256()
     for part in contents(spec, secrets):
         for path, text in sorted(part.items()):
@@ -67,7 +66,7 @@ def files_hash(spec: WorkloadSpec, secrets: Secrets) -> str:
 
 
 def files_volume(spec: WorkloadSpec) -> dict[str, Any]:
-    """All files in one folder; an empty folder where there are none."""
+    """Return the volume with all files in one folder; an empty folder if there are none."""
     files = (*spec.files, *spec.live_files)
     plain = [file.path for file in files if not file.secret]
     secret = [*spec.secret_files, *(file.path for file in files if file.secret)]
@@ -82,7 +81,7 @@ def files_volume(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _items(paths: list[str]) -> dict[str, Any]:
-    """Only where a path is no key: else a file that comes later needs no new pod."""
+    """Map paths explicitly only if one is not a valid key: otherwise new files need no new pod."""
     if all(_key(path) == path for path in paths):
         return {}
     return {"items": [{"key": _key(path), "path": path} for path in sorted(paths)]}
@@ -107,6 +106,6 @@ def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:
     if name not in read:
         raise PermanentError(
             "MissingSecret",
-            f"The secret {name!r} of {spec.name!r} was not read: is its file there?",
+            f"The secret {name!r} of {spec.name!r} was not read. Check that its file exists.",
         )
     return read[name]

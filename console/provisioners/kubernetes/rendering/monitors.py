@@ -1,8 +1,7 @@
-"""How Prometheus finds a workload, and which alerts it has.
+"""Prometheus scrape configuration and alert rules of a workload.
 
-Promises that metrics carry the labels which the console's own list of targets gives them, so that a
-board or an alert asks in one way wherever a process runs; and that turning this on or off restarts
-no pod. Must not know a metric.
+Scraped series carry the same labels as those from the console's target list, so boards and
+alerts use one query everywhere. Enabling or disabling monitoring restarts no pod.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from console.provisioners.kubernetes.rendering.names import (
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 _VERSION = "monitoring.coreos.com/v1"
-# By role: the job, and the label which says whose it is.
+# By role: the job, and the label that names the owner.
 _LABELS = {
     "worker": ("vllm", "endpoint_name"),
     "router": ("router", "endpoint_name"),
@@ -30,7 +29,7 @@ _LABELS = {
 
 
 def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
-    """Nothing where there is no operator to read it: then Services are annotated."""
+    """Return monitors; empty without the Prometheus operator (Services are annotated instead)."""
     around = around_of(spec)
     if PROMETHEUS_OPERATOR not in target.capabilities:
         return []
@@ -43,7 +42,7 @@ def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
                     "port": scrape.port,
                     "path": scrape.path,
                     "interval": f"{scrape.interval_s}s",
-                    # The router's metrics say `endpoint` themselves.
+                    # The router's metrics already have an `endpoint` label.
                     "honorLabels": True,
                     "relabelings": _relabelings(spec),
                 }
@@ -59,8 +58,9 @@ def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
 
 
 def scrape_annotations(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, str]:
-    """For the Service of single pods, where no operator reads a monitor. They name one port; on
-    pods they would say the same, but every change of them would replace the pods."""
+    """Return annotations for the headless Service, used without the operator. On pods, every change
+    would replace them.
+    """
     around = around_of(spec)
     if not around.scrape or PROMETHEUS_OPERATOR in target.capabilities:
         return {}

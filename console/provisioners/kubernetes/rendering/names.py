@@ -1,8 +1,7 @@
-"""Names, labels and the outer shape of all objects of one workload.
+"""Names, labels and metadata of a workload's objects.
 
-Promises that every object can be found by `WORKLOAD`, that selectors use nothing else, and that a
-name which the cluster would refuse (or cut) is refused here with its reason. Must not know what
-the objects are for.
+Every object is labelled with `WORKLOAD`, and selectors use nothing else. Names that the cluster
+would reject or truncate are rejected here with the reason.
 """
 
 from __future__ import annotations
@@ -26,11 +25,20 @@ COMPONENT = "app.kubernetes.io/component"
 INSTANCE = "app.kubernetes.io/instance"
 
 _LONGEST_LABEL = 63
-# A StatefulSet labels its pods with its name, a dash and a hash of ten digits.
+# A StatefulSet labels its pods with its name, a dash and a ten-digit hash.
 _LONGEST_STABLE = _LONGEST_LABEL - 11
-# Services are named after the workload, with up to seven characters more (-public).
+# Services are named after the workload plus a suffix of up to seven characters (-public).
 _LONGEST = _LONGEST_LABEL - 7
 _CONTAINERS = {"cache-node": "cache"}
+FILES_DIR = "/emberline/files"
+"""Value of `{dir}`: the read-only folder with a replica's files."""
+REPLICA_VARIABLE = "EMBERLINE_REPLICA"
+_PORTS = {
+    "worker": {"http": 8000},
+    "router": {"http": 8080, "admin": 9090},
+    "cache-node": {"resp": 6400, "admin": 9091},
+}
+_CHANNELS = {"kv-events": 5557, "kv-replay": 5558}
 
 
 def check_names(spec: WorkloadSpec) -> None:
@@ -38,7 +46,7 @@ def check_names(spec: WorkloadSpec) -> None:
     if len(spec.name) > longest or not spec.name[0].isalpha():
         raise PermanentError(
             "BadName",
-            f"Workload {spec.name!r} cannot be named so on Kubernetes: begin with a letter and "
+            f"Workload {spec.name!r} has an invalid name for Kubernetes: begin with a letter and "
             f"use at most {longest} characters (it has {len(spec.name)}).",
         )
     for what, value in (("owner", owner_label(spec.owner)), ("role", spec.role)):
@@ -65,7 +73,7 @@ def env_name(workload: str) -> str:
 
 
 def pods_name(workload: str) -> str:
-    """The headless Service: one DNS name and one EndpointSlice entry for each pod."""
+    """Return the name of the headless Service, which has one DNS name per pod."""
     return f"{workload}-pods"
 
 
@@ -90,7 +98,7 @@ def selector(workload: str) -> dict[str, str]:
 
 
 def base_labels(spec: WorkloadSpec) -> dict[str, str]:
-    """The same for as long as the workload lives: also good where nothing may change."""
+    """Return labels constant for the lifetime of the workload, usable in immutable fields."""
     return {
         NAME: MANAGER,
         "app.kubernetes.io/managed-by": MANAGER,
@@ -110,7 +118,7 @@ def made(
     body: Mapping[str, Any],
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """An object of the workload. `namespace` is "" for what belongs to the whole cluster."""
+    """Return an object of the workload. `namespace` is "" for cluster-wide objects."""
     around = around_of(spec)
     metadata: dict[str, Any] = {"name": name}
     if namespace:
@@ -122,20 +130,8 @@ def made(
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-FILES_DIR = "/emberline/files"
-"""What `{dir}` stands for: the folder with a replica's files, which it can only read."""
-REPLICA_VARIABLE = "EMBERLINE_REPLICA"
-
-_PORTS = {
-    "worker": {"http": 8000},
-    "router": {"http": 8080, "admin": 9090},
-    "cache-node": {"resp": 6400, "admin": 9091},
-}
-_CHANNELS = {"kv-events": 5557, "kv-replay": 5558}
-
-
 def numbers(spec: WorkloadSpec) -> dict[str, int]:
-    """By name: ports first, then channels."""
+    """Return numbers by name: ports first, then channels."""
     known = {**_CHANNELS, **_PORTS.get(spec.role, {}), **pod_of(spec).ports}
     out = {}
     for name in (*spec.ports, *spec.channels):
@@ -149,8 +145,9 @@ def numbers(spec: WorkloadSpec) -> dict[str, int]:
 
 
 def facts(spec: WorkloadSpec) -> ReplicaFacts:
-    """What placeholders stand for. They are the same for all replicas but for `{replica}`, which
-    is left to the kubelet: it resolves the variable in commands and in other variables."""
+    """Return placeholder values. They are equal for all replicas except `{replica}`, which the
+    kubelet substitutes in commands and variables.
+    """
     known = numbers(spec)
     return ReplicaFacts(
         host="0.0.0.0",

@@ -1,7 +1,7 @@
-"""Who may reach a workload's ports: one NetworkPolicy, everything not named in it closed.
+"""NetworkPolicy and Services of a workload.
 
-Promises that a channel (a socket without a login) is open to those a spec names and to nobody else,
-on a cluster whose network enforces policies. Must not know what a port is for.
+Ports are closed unless listed. If the cluster network enforces policies, a channel (a socket
+without authentication) is reachable only by the peers in the spec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from console.provisioners.pods import Around, Peer
 
 PROMETHEUS = "prometheus"
-"""A role which others' pods have: Prometheus' charts give its pods this name."""
+"""Role of third-party pods: Prometheus' charts give its pods this name."""
 
 
 def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
@@ -41,14 +41,14 @@ def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
 
 
 def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
-    """Ports with the same peers share a rule; no `from` means everybody."""
+    """Return ingress rules, one for all ports with the same peers; no `from` admits everybody."""
     known = numbers(spec)
     shared: dict[tuple[Peer, ...], list[int]] = {}
     for name, peers in _reach(around).items():
         if name not in known:
             raise PermanentError(
                 "UnknownPort",
-                f"{spec.name!r} opens port {name!r}; it has: {', '.join(known) or 'none'}.",
+                f"{spec.name!r} opens unknown port {name!r}; known: {', '.join(known) or 'none'}.",
             )
         shared.setdefault(peers, []).append(known[name])
     return [
@@ -61,7 +61,9 @@ def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
 
 
 def _reach(around: Around) -> dict[str, tuple[Peer, ...]]:
-    """As the spec has it; what is exposed is for everybody, what is scraped for Prometheus too."""
+    """Return peers by port: those of the spec, everybody for exposed ports, Prometheus for scraped
+    ones.
+    """
     out = dict(around.reach)
     for scrape in around.scrape:
         peers = out.get(scrape.port)
@@ -74,7 +76,7 @@ def _reach(around: Around) -> dict[str, tuple[Peer, ...]]:
 
 
 def _peers(peer: Peer) -> list[dict[str, Any]]:
-    """An owner's pods are in its own namespace; labels of other namespaces could be anybody's."""
+    """Select peers in the same namespace: labels in other namespaces are not trustworthy."""
     labels = {NAME: MANAGER, COMPONENT: peer.role}
     if peer.owner:
         return [{"podSelector": {"matchLabels": {**labels, OWNER: owner_label(peer.owner)}}}]
@@ -86,7 +88,7 @@ def _peers(peer: Peer) -> list[dict[str, Any]]:
 
 
 def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
-    """`NAME` has the ports; `NAME-pods` has no address of its own, and the channels as well."""
+    """Return Service `NAME` with the ports and headless `NAME-pods` with ports and channels."""
     known = numbers(spec)
     own = [_port(name, known[name]) for name in spec.ports]
     each = [_port(name, number) for name, number in known.items()]
@@ -94,7 +96,7 @@ def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]
     headless = {
         **common,
         "clusterIP": "None",
-        # A pod that is not ready, or is about to end, is not to be found.
+        # Pods that are not ready or are terminating must not be resolved.
         "publishNotReadyAddresses": False,
         "ports": each,
     }

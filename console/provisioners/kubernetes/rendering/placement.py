@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to, and which it would like best. Pure."""
+"""Node affinity, tolerations and topology spread of a pod. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _SPREAD_OVER = ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
 
 
 def placement(spec: WorkloadSpec) -> dict[str, Any]:
-    """The part of a pod's spec which places it."""
     pod = pod_of(spec)
     out: dict[str, Any] = {}
     affinity = _node_affinity(spec)
@@ -38,14 +37,14 @@ def placement(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
-    """One of the instance types is required; the earlier in the list, the rather."""
+    """Require one of the instance types and prefer earlier ones."""
     pod = pod_of(spec)
     given = {key: value for key, value in pod.node_affinity.items() if value}
     if not pod.instance_types:
         return given if given or spec.gpus else {_PREFERRED: _away_from_gpus()}
     one_of = {"key": INSTANCE_TYPE, "operator": "In", "values": list(pod.instance_types)}
     terms = (given.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    # Terms are alternatives: each has to ask for the type.
+    # Terms are alternatives: each must require the type.
     required = [{**term, "matchExpressions": [*_expressions(term), one_of]} for term in terms]
     out = {**given, _REQUIRED: {"nodeSelectorTerms": required}}
     if len(pod.instance_types) > 1:
@@ -54,8 +53,9 @@ def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _away_from_gpus() -> list[dict[str, Any]]:
-    """A router on a node with GPUs keeps the dearest machine from being given back; such nodes
-    are often not tainted. Their labels are the device plug-ins' feature discovery's."""
+    """Avoid GPU nodes for pods without GPUs, which would keep an expensive machine from being
+    scaled down. Such nodes are often untainted; the labels are from GPU feature discovery.
+    """
     return [
         {
             "weight": 1,
@@ -74,7 +74,7 @@ def _expressions(term: Mapping[str, Any]) -> list[Any]:
 
 
 def _preferences(types: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Weights fall evenly from the highest there is to the lowest."""
+    """Return preferences with weights evenly spaced from the maximum to the minimum."""
     last = len(types) - 1
     return [
         {
@@ -88,7 +88,7 @@ def _preferences(types: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _gpu_tolerations(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """Nodes with GPUs keep others away by this taint; not every cluster adds the toleration."""
+    """Tolerate the usual GPU taint, which not every cluster adds automatically."""
     domain = pod_of(spec).gpu_resource.partition("/")[0]
     if not spec.gpus or domain not in GPU_DOMAINS:
         return []
@@ -96,8 +96,9 @@ def _gpu_tolerations(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def _spread(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """As even as it can be had; a pod that can only go to a crowded node still runs. Pods of one
-    revision count among themselves, else a new one is judged by those it replaces."""
+    """Spread pods evenly if possible. Each revision is counted separately, so new pods are not
+    placed by the distribution of those they replace.
+    """
     hash_label = "controller-revision-hash" if pod_of(spec).stable else "pod-template-hash"
     return [
         {

@@ -1,15 +1,14 @@
-"""A workload's spec in, all its Kubernetes objects out, in the order in which to apply them.
+"""Render a workload's Kubernetes objects in the order of application.
 
-Promises a pure function: the same spec, target and secrets give the same objects, each with the
-labels it is found by. The first is the anchor; `anchor.owned` makes the others its own once its uid
-is known. What the cluster cannot carry is refused here (`MissingCapability`), before anything is
-touched. Must not know Kubernetes' client.
+Pure: the same spec, target and secrets give the same objects, each with its lookup labels. The
+first is the anchor; `anchor.owned` sets it as owner of the others once its uid is known. Specs
+that the cluster does not support are rejected here (`MissingCapability`), before any change.
 
-For whoever applies: `declined.declined` says what the cluster does without. An autoscaler that is
-no longer rendered goes before another one comes (KEDA refuses a second for one target).
-`spec.replicas` is left out while an autoscaler decides. A field which leaves our apply goes back to
-its default (one!) when nobody else owns it, so whoever turns autoscaling on hands the present
-number over to another field manager first.
+Notes for `apply`: `declined` lists features the cluster goes without. Delete an autoscaler that
+is no longer rendered before applying another (KEDA rejects a second one for a target).
+`spec.replicas` is omitted while an autoscaler decides. A field that leaves our apply and has no
+other owner returns to its default (one replica), so hand the current number to another field
+manager before enabling autoscaling.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ from console.provisioners.kubernetes.rendering.volumes import (
 )
 from console.provisioners.specs import check_spec
 
-# The group by which a process reads its files and writes its disks, whoever its image says it is.
+# Group for reading files and writing disks, whatever user the image sets.
 _GROUP = 65532
 _MIN_READY_S = 2
 _MANY = 8
-"""From here on more than one new pod may come up at a time."""
+"""Replica count above which several new pods may start at once."""
 _ROLLOUT_SLACK_S = 60
 
 
@@ -92,7 +91,7 @@ def _deployed(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
 
 
 def _stateful(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
-    """All start at once (they do not need each other), and are replaced one at a time."""
+    """Render a StatefulSet: parallel start, replacement one at a time."""
     disks = claim_templates(spec)
     retention = {"whenDeleted": "Delete", "whenScaled": "Delete"}
     return "StatefulSet", {
@@ -110,7 +109,7 @@ def _pod_spec(spec: WorkloadSpec) -> dict[str, Any]:
     account = account_name(spec)
     out: dict[str, Any] = {
         "automountServiceAccountToken": bool(around.watches_services),
-        # Else a Service called `vllm` sets VLLM_PORT, which vLLM then believes.
+        # Otherwise a Service named `vllm` sets VLLM_PORT, which vLLM reads.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(0, pod.drain_s) + spec.stop_grace_s,
         "securityContext": _security(spec),
@@ -148,7 +147,7 @@ def render(
         *rights(spec, target),
         *share_objects(spec, target),
         *services(spec, target),
-        # Before the pods: none is reachable by more than the policy says, not even at first.
+        # Before the pods, so that the policy applies from their start.
         *network_policies(spec, target),
         *disruption_budgets(spec, target),
         workload(spec, target),

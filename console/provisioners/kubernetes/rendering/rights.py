@@ -1,9 +1,8 @@
-"""What a workload's process may ask the API server for: next to always nothing.
+"""ServiceAccount, Role and RoleBinding of a workload.
 
-Promises an account only for a process which follows Services, and for that account the right to
-read EndpointSlices of its own namespace and nothing more. (Slices have names of the cluster's
-making and are found by label, which a Role cannot name: the namespace is the least there is.) Must
-not know what the process does with them.
+Only a process that watches Services gets an account, limited to reading EndpointSlices in its own
+namespace. (EndpointSlices have generated names and are found by label, which a Role cannot
+restrict, so the namespace is the smallest scope.)
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def account_name(spec: WorkloadSpec) -> str:
-    """ "" for the namespace's own account, of which no token reaches the pod."""
+    """Return the account, "" for the namespace's default one, whose token is not mounted."""
     own = spec.name if around_of(spec).watches_services else ""
     return pod_of(spec).service_account or own
 
@@ -55,6 +54,6 @@ def _check(spec: WorkloadSpec, target: RenderingTarget, service: str) -> None:
     if namespace not in ("", target.namespace):
         raise PermanentError(
             "BadSpec",
-            f"{spec.name!r} follows Service {service!r}, and may only be given rights in its own "
+            f"{spec.name!r} follows Service {service!r}, but can get rights only in its own "
             f"namespace {target.namespace!r}.",
         )

@@ -1,7 +1,4 @@
-"""Where a workload goes and the secrets it takes along: all rendering knows beside a spec.
-
-Promises that secrets are never shown by repr. Must not know Kubernetes' client.
-"""
+"""Rendering target (namespace and capabilities) and resolved secrets. No repr shows a secret."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from console.provisioners.kubernetes.rendering.names import around_of, pod_of
 
 @dataclass(frozen=True, slots=True)
 class RenderingTarget:
-    """A namespace of a cluster, and what that cluster can carry (`capabilities`' names)."""
+    """A namespace and the names of its cluster's capabilities."""
 
     namespace: str
     capabilities: frozenset[str] = frozenset()
 
     def need(self, capability: str, wanted: str) -> None:
-        """Refuse what this cluster cannot carry; `wanted` says what asks for it."""
+        """Raise if the cluster lacks `capability`; `wanted` names the feature that requires it."""
         if capability not in self.capabilities:
             known = CAPABILITIES[capability]
             raise PermanentError(
@@ -36,14 +33,14 @@ class RenderingTarget:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """Contents, already read: `env` by variable, `files` by path in the replica's folder."""
+    """Resolved contents: `env` by variable, `files` by path in the replica's folder."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 def declined(spec: WorkloadSpec, target: RenderingTarget) -> tuple[PartCondition, ...]:
-    """Conditions which nobody in the cluster says (`ready` is None)."""
+    """Return conditions with `ready` None for features this cluster does not support."""
     return tuple(_declined(spec, target))
 
 
@@ -60,7 +57,7 @@ def _declined(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[PartCondi
         yield _part("NetworkPolicy", "NotEnforced", text, NETWORK_POLICY)
     gpu = GPU_DOMAINS.get(pod_of(spec).gpu_resource.partition("/")[0], "")
     if spec.gpus and gpu and gpu not in can:
-        # No refusal: where nodes come when they are asked for, there is none before.
+        # Not an error: with node autoscaling, the nodes may not exist yet.
         text = "No node with such a GPU is there now; pods wait until one comes."
         yield _part("Nodes", "NoGpuNode", text, gpu)
 

@@ -1,4 +1,4 @@
-"""Small shapes of Kubernetes' own: quantities, merged mappings, dollars that stay dollars. Pure."""
+"""Kubernetes value formats: quantities, merged mappings, escaped dollars. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOLLAR = re.compile(r"\$(?:\(([A-Za-z_][A-Za-z0-9_.-]*)\))?")
 
 
 def memory(size: int) -> str:
-    """As the API server would write it, so that what is found equals what was wanted."""
+    """Format like the API server, so that observed and applied values are equal."""
     for base, units in ((1024, _BINARY), (1000, _DECIMAL)):
         power = 0
         while size and size % base ** (power + 1) == 0 and power + 1 < len(units):
@@ -29,7 +29,7 @@ def cpu(cores: float) -> str:
 
 
 def limits(cpus: float, memory_bytes: int) -> dict[str, Any]:
-    """As `resources` has them; 0 is none of its own."""
+    """Return `resources` entries; 0 means none."""
     named = {
         **({"cpu": cpu(cpus)} if cpus else {}),
         **({"memory": memory(memory_bytes)} if memory_bytes else {}),
@@ -38,12 +38,12 @@ def limits(cpus: float, memory_bytes: int) -> dict[str, Any]:
 
 
 def seconds(value: float) -> int:
-    """Whole ones, at least one."""
+    """Round to whole seconds, at least one."""
     return max(1, math.ceil(value))
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` wins; mappings are merged, lists are replaced."""
+    """Merge mappings recursively; `over` wins, lists are replaced."""
     out = dict(under)
     for key, value in over.items():
         before = out.get(key)
@@ -55,15 +55,16 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def by_name(
     under: Iterable[Mapping[str, Any]], over: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Entries of `over` take the place of those with their name, new ones follow."""
+    """Replace entries of the same name by those of `over` and append new ones."""
     out = {str(entry["name"]): dict(entry) for entry in under}
     out |= {str(entry.get("name", "")): dict(entry) for entry in over}
     return list(out.values())
 
 
 def literal(text: str, variables: Collection[str] = ()) -> str:
-    """The text as the kubelet must find it to hand on just this text. A reference `$(NAME)` stays
-    one only where NAME is among `variables`: words written for Kubernetes in the first place."""
+    """Escape text for the kubelet so that it passes unchanged. `$(NAME)` remains a reference only
+    for NAME in `variables`.
+    """
 
     def kept(match: re.Match[str]) -> str:
         whole = match.group(0)

@@ -1,7 +1,6 @@
-"""The volumes of a pod: its files, its shared memory, what a spec asks for, and the claims for it.
+"""Volumes of a pod: files, shared memory, volumes of the spec, and their claims.
 
-Promises that nothing is mounted over a workload's files, and that a volume of a CSI driver is only
-asked of a cluster which has that driver. Must not know containers.
+Nothing is mounted over a workload's files, and CSI volumes require their driver in the cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from console.provisioners.kubernetes.rendering.values import by_name, memory
 from console.provisioners.pods import Volume
 
 _SHM, _TMP = "shm", "tmp"
-# A share has no size; a claim must name one, and gets what the volume says.
+# Shares have no size, but a claim must request one; the volume's size applies.
 _SHARE_SIZE = "1Ti"
 _SHARED = "ReadWriteMany"
 _S3_DRIVER, _FOR_ALL = "s3.csi.aws.com", "allow-other"
@@ -40,7 +39,6 @@ def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """Of the process's own container."""
     pod = pod_of(spec)
     out: list[dict[str, Any]] = [
         {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}
@@ -63,7 +61,7 @@ def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     if pod.disks and not pod.stable:
         raise PermanentError(
             "BadSpec",
-            f"Replicas of {spec.name!r} have disks of their own, which only stable replicas keep: "
+            f"Replicas of {spec.name!r} have a disk each, which requires stable replicas: "
             f"make the pod stable, or use a volume.",
         )
     out += [{"name": disk.name, "mountPath": disk.path} for disk in pod.disks]
@@ -72,7 +70,7 @@ def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def claim_templates(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """One disk of its own for each replica of a StatefulSet."""
+    """Return one disk claim per replica of a StatefulSet."""
     return [
         {
             "apiVersion": "v1",
@@ -90,7 +88,7 @@ def claim_templates(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def share_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
-    """A PersistentVolume and its claim for each share which a CSI driver mounts as it is."""
+    """Return a PersistentVolume and claim for each share mounted through a CSI driver."""
     out = []
     for volume in pod_of(spec).volumes:
         driver = str((volume.source.get("csi") or {}).get("driver", ""))
@@ -102,7 +100,7 @@ def share_objects(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str,
 
 
 def held_names(pods: Iterable[Mapping[str, Any]], namespace: str) -> frozenset[str]:
-    """The claims which these pods mount, and the volumes of the whole cluster behind them."""
+    """Return the claims mounted by these pods and their cluster-wide volumes."""
     claims = {
         volume["persistentVolumeClaim"]["claimName"]
         for pod in pods
@@ -118,15 +116,15 @@ def _is_share(volume: Volume) -> bool:
 
 def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[dict[str, Any]]:
     claim = _claim_name(spec, volume)
-    # Of the whole cluster: two namespaces may have a workload of one name. No namespace has a dot.
+    # Volumes are cluster-wide: include the namespace, which contains no dot, to keep names unique.
     name = f"{target.namespace}.{claim}"
     given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
     csi = given["csi"]
     if csi.get("driver") == _S3_DRIVER:
-        # A bucket is mounted by root, and our processes are not root.
+        # A bucket is mounted by root; our processes run as another user.
         given["mountOptions"] = list(dict.fromkeys([*given.get("mountOptions", ()), _FOR_ALL]))
-        # Any text will do (the bucket is an attribute), and of two volumes with one handle on a
-        # node, the kubelet mounts one for both: an old pod's folder for a new pod.
+        # The handle is arbitrary (the bucket is an attribute) but must be unique: the kubelet
+        # mounts two volumes with the same handle once, giving a new pod an old pod's folder.
         given["csi"] = {**csi, "volumeHandle": f"{csi['volumeHandle']}.{name}"}
     body = {
         **given,
@@ -155,8 +153,9 @@ def _source(spec: WorkloadSpec, volume: Volume) -> Mapping[str, Any]:
 
 
 def _claim_name(spec: WorkloadSpec, volume: Volume) -> str:
-    """Another source is another volume: what a volume is of can never be changed, and pods of both
-    run side by side while a rollout goes on."""
+    """Include the source in the name: a volume's source is immutable, and pods of both revisions
+    run side by side during a rollout.
+    """
     text = json.dumps(volume.source, sort_keys=True, default=str)
     return f"{spec.name}-{volume.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -177,6 +176,6 @@ def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:
             raise PermanentError(
                 "BadSpec",
                 f"Volume {mount['name']!r} of {spec.name!r} cannot be mounted at {path!r}: "
-                f"something is there already. Choose another path.",
+                f"the path is in use. Choose another one.",
             )
         seen.add(path)

@@ -1,14 +1,13 @@
-"""What is kept in a workload's anchor besides what `render` puts there.
+"""State stored in a workload's anchor in addition to what `render` writes.
 
-Promises that whoever reads it knows what was last applied, by what somebody changed it, and which
-fields are left to others; and that two who write at once do not lose a decision of the other: every
-write names the version it was made from. Holds no secret.
+Every write names the resource version it was made from, so concurrent writers do not lose each
+other's decisions. Contains no secret.
 
-    digest   of all objects as last applied in full, "" while that is under way or refused
-    objects  those objects, to compare with what is there (values of Secrets left out)
-    facts    of the spec: its ports, channels and times, which observing needs
-    left     fields which are left to whoever set them
-    force    "1" when the next apply takes back every field which is not left
+    digest   of all objects as last applied in full, "" while in progress or rejected
+    objects  these objects, for comparison (values of Secrets removed)
+    facts    ports, channels and times of the spec, needed for observation
+    left     fields released to other managers
+    force    "1" if the next apply takes back every field not released
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ from console.provisioners.kubernetes.workload.drift import keep
 
 Json = dict[str, Any]
 _SLACK_S = 60
-"""Beside the time that a start may take, before a rollout is given up."""
+"""Time added to the allowed start time before a rollout counts as failed (s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """Read from the anchor found."""
-
     uid: str = ""
     version: str = ""
     ending: bool = False
@@ -52,7 +49,7 @@ class AnchorRecord:
 
 
 def read(found: Json) -> AnchorRecord:
-    """An entry that somebody broke reads as empty: the next apply writes it again."""
+    """Read the record; corrupt entries count as empty and the next apply rewrites them."""
     data, metadata = found.get("data") or {}, found["metadata"]
     facts = _loaded(data.get("facts"), {})
     return AnchorRecord(
@@ -80,7 +77,7 @@ def read(found: Json) -> AnchorRecord:
 
 
 def check_ours(found: Json, workload: str, owner: str = "") -> None:
-    """What is not of this workload (or of another owner's) must not be written over."""
+    """Raise if the object belongs to another workload or owner."""
     metadata = found["metadata"]
     labels = metadata.get("labels") or {}
     name = f"{found.get('kind', 'Object')}/{metadata['name']}"
@@ -100,7 +97,6 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
 
 
 def begun(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -> Json:
-    """The anchor before anything else is applied: it owns what was there and what will be."""
     body = _with(anchor, {"inventory": _items(items), "digest": ""})
     if kept is None:
         return body
@@ -112,7 +108,7 @@ def begun(anchor: Json, kept: AnchorRecord | None, items: Iterable[OwnedItem]) -
 def done(
     anchor: Json, kept: AnchorRecord, digest: str, objects: Iterable[Json], facts: Json
 ) -> Json:
-    """The anchor when all is applied."""
+    """Return the anchor after a complete apply."""
     return _carried(_with(anchor, {"digest": digest, **_last(objects, facts)}), kept, force=False)
 
 
@@ -123,15 +119,13 @@ def stuck(
     objects: Iterable[Json],
     facts: Json,
 ) -> Json:
-    """The anchor when some of it belongs to others: what we want is known, so that it can be told
-    what of theirs is in its way."""
+    """Return the anchor after field conflicts, with the desired state to report drift."""
     more = {"inventory": _items(items), "digest": "", **_last(objects, facts)}
     return _carried(_with(anchor, more), kept, force=kept.force)
 
 
 def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
-    """What observing needs to know. `declined`: what the cluster cannot carry, and is done
-    without."""
+    """Return what observation needs. `declined`: features the cluster goes without."""
     exposure = spec.around.exposure if spec.around else None
     return {
         "ports": spec.ports,
@@ -143,12 +137,10 @@ def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
 
 
 def holding(anchor: Json, items: Iterable[OwnedItem]) -> Json:
-    """The anchor, owning these."""
     return _with(anchor, {"inventory": _items(items)})
 
 
 def same(kept: AnchorRecord) -> Json:
-    """The anchor as it was found, to be written again."""
     found = kept.found
     body = {key: found[key] for key in ("apiVersion", "kind", "data")}
     names = ("name", "namespace", "labels", "annotations", "ownerReferences")
@@ -158,7 +150,7 @@ def same(kept: AnchorRecord) -> Json:
 
 
 def changed(kept: AnchorRecord, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
-    """The anchor as it is, with another decision; its digest goes, so that apply acts on it."""
+    """Return the anchor with a new decision and no digest, so that the next apply acts on it."""
     body = _with(same(kept), {"digest": ""})
     if left is not None:
         body["data"]["left"] = _dumped(sorted(left))

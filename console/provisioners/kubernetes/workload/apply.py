@@ -1,18 +1,16 @@
-"""Makes what is in the cluster as a spec wants it.
+"""Apply a workload's objects to the cluster.
 
-Promises idempotence from any line, and one GET where nothing changed. Waits for nothing.
+Idempotent after an interruption at any line; one GET if nothing changed; waits for nothing. The
+order of writes makes an interruption between any two harmless:
 
-Theory of operation. The order of the writes makes a death between any two harmless:
+    anchor (owns old and new objects, digest "")  → no object can be orphaned
+    each object, owned by the anchor              → reapplied unchanged next time
+    surplus objects are deleted
+    pods are annotated about changed files
+    anchor (owns current objects, with digest)    → the next apply has nothing to do
 
-    anchor (owns what was and what will be, digest "")  → nothing can be left over unseen
-    each object, as the anchor's own                    → applied again next time, the same
-    objects no longer wanted are deleted
-    pods are told of changed files
-    anchor (owns what is, digest of it)                 → the next apply has nothing to do
-
-A field that somebody else has set is not taken from them (`FieldConflict`): all other objects are
-applied nevertheless. Only an autoscaler's number of replicas is, when the spec says that it is no
-longer an autoscaler's to decide.
+A field set by another manager is not taken over (`FieldConflict`); all other objects are still
+applied. The exception is an autoscaler's replica count once the spec disables autoscaling.
 """
 
 from __future__ import annotations
@@ -41,7 +39,8 @@ from console.provisioners.kubernetes.workload.observation_cache import RecentObs
 Json = dict[str, Any]
 
 _HANDED_OVER = f"{MANAGER}-replicas"
-"""Who holds the number of replicas from when we leave it until an autoscaler sets it."""
+"""Field manager that holds the replica count between our release and the autoscaler's first
+change."""
 _SCALERS = (_HANDED_OVER, "kube-controller-manager", "keda-operator")
 _SCALING = (kinds.SCALED_OBJECT.kind, kinds.HPA.kind)
 _REPLICAS = ".spec.replicas"
@@ -50,7 +49,7 @@ _SHARES = (kinds.CLAIM.kind, kinds.PERSISTENT_VOLUME.kind)
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """All objects of a spec; `digest` without, `secrets` of the contents of Secrets."""
+    """All objects of a spec; `digest` covers everything but `secrets`, the contents of Secrets."""
 
     spec: WorkloadSpec
     anchor: Json
@@ -77,7 +76,7 @@ def wanted(spec: WorkloadSpec, target: RenderingTarget, secrets: Secrets) -> Des
 
 
 def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservation) -> None:
-    """`seen` is what this process remembers of the workload; it is brought up to date."""
+    """Apply `want` and update `seen`, this process's cached state of the workload."""
     name = want.spec.name
     found = client.get(kinds.CONFIG_MAP, name)
     kept = None
@@ -93,7 +92,7 @@ def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservatio
         if kept.items - want.items:
             _Step(client, want, kept).tidy(kept)
         return
-    seen.checked_at, seen.drift = float("-inf"), ()  # also where it ends in a conflict
+    seen.checked_at, seen.drift = float("-inf"), ()  # also if it ends in a conflict
     _Step(client, want, kept).run()
     seen.secrets = want.secrets
 
@@ -115,7 +114,7 @@ class _Step:
         start = anchor_record.begun(want.anchor, self.kept, before | want.items)
         kept = anchor_record.read(self.client.apply(start, force=True))
         surplus = sorted(before - want.items)
-        for gone in surplus:  # first who would set the number of replicas anew
+        for gone in surplus:  # an autoscaler first: it would reset the replica count
             if gone.kind in _SCALING:
                 remove(self.client, gone)
         applied = [self._one(body, kept, before) for body in want.objects]
@@ -131,7 +130,7 @@ class _Step:
         self.client.apply(anchor_record.holding(end, want.items | held), force=True)
 
     def tidy(self, kept: AnchorRecord) -> None:
-        """What pods of an earlier revision still held when it left the spec."""
+        """Delete objects that pods of an earlier revision still used when they left the spec."""
         held = self._remove(sorted(kept.items - self.want.items))
         if self.want.items | held != kept.items:
             self.client.apply(
@@ -139,8 +138,9 @@ class _Step:
             )
 
     def _remove(self, surplus: list[OwnedItem]) -> frozenset[OwnedItem]:
-        """All of these but shares that pods still hold, which it returns: a claim that is being
-        deleted takes no pod any more, and until a rollout has succeeded there may be a way back."""
+        """Delete all but shares still used by pods, and return those: a claim being deleted accepts
+        no new pods, and a rollback may need it until the rollout succeeds.
+        """
         claims = frozenset[str]()
         if any(gone.kind in _SHARES for gone in surplus):
             pods = self.client.listed(kinds.POD, _selector(self.want.spec.name))
@@ -152,7 +152,7 @@ class _Step:
         return held
 
     def secrets(self, kept: AnchorRecord) -> None:
-        """What the digest says nothing of. That they are as wanted is remembered for a while."""
+        """Apply Secrets, which the digest does not cover; a recent match is cached."""
         for body in self.want.objects:
             if body["kind"] == "Secret":
                 self._one(body, kept, kept.items)
@@ -181,8 +181,7 @@ class _Step:
         return body
 
     def _hand_over(self, rendered: Json, found: Json) -> None:
-        """Before the number of replicas leaves our apply: a field that nobody owns goes back to
-        its default, which is one."""
+        """Hand the replica count to another manager: a field without an owner reverts to one."""
         ours = fields.applied_by(found, MANAGER).get("f:spec") or {}
         if "replicas" in rendered["spec"] or "f:replicas" not in ours:
             return
@@ -193,7 +192,9 @@ class _Step:
         self.client.apply(body, force=True, manager=_HANDED_OVER)
 
     def _tell_pods(self) -> None:
-        """A kubelet looks at a pod's files at once when the pod changes, else within minutes."""
+        """Annotate pods: a kubelet refreshes files at once when the pod changes, else within
+        minutes.
+        """
         if not (self.want.spec.live_files or self.want.spec.secret_files):
             return
         label = _selector(self.want.spec.name)
@@ -206,7 +207,7 @@ class _Step:
 
 
 def remove(client: KubernetesClient, gone: OwnedItem) -> None:
-    """One object, unless it is somebody else's by now."""
+    """Delete one object unless it now belongs to someone else."""
     kind = kinds.of({"apiVersion": gone.api_version, "kind": gone.kind})
     found = client.get(kind, gone.name)
     if found is None or WORKLOAD not in (found["metadata"].get("labels") or {}):

@@ -1,11 +1,10 @@
-"""What of an object is no longer as it was applied, and who changed it.
+"""Drift: applied fields that changed, and who changed them.
 
-Promises that only what we applied counts: what others add beside it, and what the server fills in,
-is theirs. A field that is set by somebody else to the value we want is no drift. Values of Secrets
-are never shown. Pure: it compares what was applied with what is found.
+Only applied fields count; additions by others and server defaults do not, nor does a field set by
+another manager to our value. Values of Secrets are not shown. Pure.
 
-Theory of operation. Server-side apply takes a field from its owner when anybody else changes it. So
-a field drifted when we applied it, do not own it any more, and it has another value now.
+Server-side apply removes our ownership when another manager changes a field. So a field drifted
+if we applied it, no longer own it, and its value differs.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _LEFT_OUT = ("apiVersion", "kind", "status")
 _NAMES = ("name", "namespace", "resourceVersion", "managedFields")
 _OF_SECRETS = "(secret)"
 _LONG = 512
-"""Characters of a file that are kept to be shown."""
+"""Characters of a file kept for display."""
 MISSING = "there"
 
 
 def drift(applied: Json, found: Json | None) -> tuple[Drift, ...]:
-    """`applied` without values where it is a Secret; `found` None when it is gone."""
+    """Return drifted fields. `applied` has no values if it is a Secret; `found` None: deleted."""
     name = object_name(applied)
     if found is None:
         return (Drift(name, "", wanted=MISSING, found=None),)
@@ -40,7 +39,7 @@ def object_name(body: Mapping[str, Any]) -> str:
 
 
 def without(body: Json, found: Json | None, left: frozenset[str]) -> Json:
-    """The object less the fields which are left to others (`left`: keys of drift)."""
+    """Return the object without released fields (`left`: drift keys)."""
     name = object_name(body)
     mine = {key.removeprefix(name) for key in left if key.startswith((f"{name}.", f"{name}["))}
     if not mine:
@@ -51,7 +50,7 @@ def without(body: Json, found: Json | None, left: frozenset[str]) -> Json:
 
 
 def keep(body: Json) -> Json:
-    """The object as it may be kept where everybody can read it: no secrets, no long files."""
+    """Return the object for storage in the anchor: no secrets, no long files."""
     if body.get("kind") == "Secret":
         return {**body, "data": dict.fromkeys(body.get("data") or {}, _OF_SECRETS)}
     if body.get("kind") == "ConfigMap":
@@ -75,7 +74,7 @@ class _Walk:
             here = path + part.step
             have = fields.below(found, part)
             if part.key in mine and not mine[part.key]:
-                continue  # ours, as a whole
+                continue  # we own the whole value
             deeper = isinstance(part.value, Mapping | list) and part.value
             kept = isinstance(have, Mapping | list) and have
             under = known.get(part.key) or {}
@@ -95,7 +94,7 @@ class _Walk:
 
 
 def _differs(wanted: Any, found: Any) -> bool:
-    """The server leaves out what is empty, and an empty list or mapping wanted nothing."""
+    """Compare, treating empty and absent values as equal: the server omits empty ones."""
     return wanted not in ({}, []) and found != wanted and bool(wanted or found)
 
 
@@ -129,7 +128,7 @@ def _strip(value: Any, known: Fields, path: str, left: set[str]) -> Any:
 
 
 def _comparable(applied: Json) -> Json:
-    """Less what names the object: nobody owns that."""
+    """Remove identifying fields, which have no owner."""
     metadata = {k: v for k, v in applied["metadata"].items() if k not in _NAMES}
     body = {key: value for key, value in applied.items() if key not in _LEFT_OUT}
     return {**body, "metadata": metadata}

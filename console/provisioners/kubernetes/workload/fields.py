@@ -1,8 +1,7 @@
-"""Paths and owners of fields, as Kubernetes keeps them in `metadata.managedFields`.
+"""Field paths and owners from `metadata.managedFields`.
 
-Promises the server's own notation of paths (`.spec.containers[name="worker"].image`), so that what
-is shown here is what a conflict says. No schema is needed: what identifies an entry of a list is
-read from the fields that somebody owns. Pure.
+Paths use the server's notation (`.spec.containers[name="worker"].image`), as in conflict messages.
+No schema is needed: list keys are taken from owned fields. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _OPERATION = "Apply"
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Somebody who set fields, and when last."""
+    """A field manager and the time of its last change."""
 
     name: str
     at: float
@@ -28,7 +27,6 @@ class Manager:
 
 
 def managers(found: Mapping[str, Any]) -> list[Manager]:
-    """Everybody who owns a field, those who came last first."""
     entries = (found.get("metadata") or {}).get("managedFields") or []
     all_of_them = [
         Manager(str(entry.get("manager", "")), epoch(entry.get("time")), entry["fieldsV1"])
@@ -39,7 +37,7 @@ def managers(found: Mapping[str, Any]) -> list[Manager]:
 
 
 def applied_by(found: Mapping[str, Any], name: str) -> Fields:
-    """What that manager owns by server-side apply."""
+    """Return fields owned by that manager through server-side apply."""
     for entry in (found.get("metadata") or {}).get("managedFields") or []:
         if entry.get("manager") == name and entry.get("operation") == _OPERATION:
             return dict(entry.get("fieldsV1") or {})
@@ -47,7 +45,6 @@ def applied_by(found: Mapping[str, Any], name: str) -> Fields:
 
 
 def union(fields: Iterator[Fields] | list[Fields]) -> Json:
-    """All fields that anybody owns."""
     out: Json = {}
     for one in fields:
         for key, below in one.items():
@@ -57,7 +54,7 @@ def union(fields: Iterator[Fields] | list[Fields]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class FieldPart:
-    """One value below another: its step of the path, and the key under which it is owned."""
+    """A child value: its path step and its key in managedFields."""
 
     step: str
     key: str
@@ -66,7 +63,7 @@ class FieldPart:
 
 
 def parts(value: Any, known: Fields) -> list[FieldPart]:
-    """What is below a value; nothing below what is set as a whole."""
+    """Return the children of a value; none for an atomic value."""
     if isinstance(value, Mapping):
         return [FieldPart(f".{key}", f"f:{key}", below, key) for key, below in value.items()]
     if not isinstance(value, list):
@@ -86,7 +83,7 @@ def parts(value: Any, known: Fields) -> list[FieldPart]:
 
 
 def below(found: Any, part: FieldPart) -> Any:
-    """The same part in another version of the value; None where it has none."""
+    """Return the same child in another version of the value, None if absent."""
     if part.key.startswith("f:"):
         return found.get(part.at) if isinstance(found, Mapping) else None
     if not isinstance(found, list):
@@ -98,7 +95,7 @@ def below(found: Any, part: FieldPart) -> Any:
 
 
 def epoch(stamp: Any) -> float:
-    """Seconds of a timestamp of Kubernetes; 0 where there is none."""
+    """Parse a Kubernetes timestamp to epoch seconds; 0 if absent."""
     if not isinstance(stamp, str) or not stamp:
         return 0.0
     try:
@@ -108,7 +105,7 @@ def epoch(stamp: Any) -> float:
 
 
 def _fits(entry: Mapping[str, Any], key: str) -> bool:
-    """Whether the key names this entry. What the entry leaves out was filled in by the server."""
+    """Return whether the key matches the entry; absent fields are server defaults."""
     wanted = json.loads(key[2:])
     return any(name in entry for name in wanted) and all(
         entry.get(name, value) == value for name, value in wanted.items()
@@ -116,7 +113,7 @@ def _fits(entry: Mapping[str, Any], key: str) -> bool:
 
 
 def step(key: str) -> str:
-    """Of a path, from the key under which a field is owned."""
+    """Return the path step for a managedFields key."""
     kind, _, rest = key.partition(":")
     if kind == "f":
         return f".{rest}"
@@ -127,7 +124,7 @@ def step(key: str) -> str:
 
 
 def _absent(entry: Mapping[str, Any], key: str) -> str:
-    """The key of an entry which nobody owns, made like that of another."""
+    """Build the key of an unowned entry in the form of a sibling's key."""
     names = [name for name in json.loads(key[2:]) if name in entry]
     return "k:" + _compact({name: entry[name] for name in names})
 

@@ -1,7 +1,6 @@
-"""What pods print: the last lines of each, or one container's as they come.
+"""Pod logs: the last lines of each pod, or a live stream of one container.
 
-Promises that a container without a log yet is no error, and that of one which died the log that
-tells why is given. Must not know what a workload is for.
+A container without a log is no error; after a crash, the log of the failed process is returned.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Json = dict[str, Any]
 _MOST_BYTES = 256 * 1024
 _CAUSE_LINES = 400
 _QUIET_S = 30.0
-"""After so long without a line it is asked whether the container still runs."""
+"""Silence after which the container's state is checked."""
 
 
 def last_lines(client: KubernetesClient, name: str, lines: int) -> dict[str, str]:
@@ -36,7 +35,7 @@ def last_lines(client: KubernetesClient, name: str, lines: int) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From `since` (epoch seconds) on, 0 for the last `tail` lines; `stay` for what is to come."""
+    """Start at `since` (epoch seconds), 0: the last `tail` lines; `stay` to follow new ones."""
 
     since: float = 0.0
     tail: int = 100
@@ -46,8 +45,9 @@ class Begin:
 def follow(
     client: KubernetesClient, name: str, pod: str, container: str, begin: Begin
 ) -> Iterator[str]:
-    """Lines with their time before them. Ends with the container. Only pods of the workload are
-    read, whatever the caller names."""
+    """Yield lines prefixed with their time until the container ends. Pods of other workloads are
+    rejected.
+    """
     found = client.get(kinds.POD, pod)
     if found is None or (found["metadata"].get("labels") or {}).get(WORKLOAD) != name:
         raise PermanentError("NoReplica", f"{name!r} has no replica {pod!r}: choose another one.")
@@ -59,7 +59,7 @@ def follow(
         query.append(("sinceTime", _stamp(since)) if since else ("tailLines", str(begin.tail)))
         for line in client.follow(pod, query, _QUIET_S):
             stamp = line.partition(" ")[0]
-            if _order(stamp) > _order(last):  # else it was told before the connection was lost
+            if _order(stamp) > _order(last):  # otherwise already sent before the reconnect
                 last = stamp
                 yield line
         if not begin.stay or not _runs(client, pod, container):
@@ -67,7 +67,7 @@ def follow(
 
 
 def _of(client: KubernetesClient, pod: Json, lines: int) -> str:
-    """Of one which restarted and is not ready again, the log of the process that died first."""
+    """Return the log; after a restart and until ready, that of the process that died first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     status: Json = next((one for one in statuses if one.get("name") == name), {})
@@ -80,7 +80,7 @@ def _of(client: KubernetesClient, pod: Json, lines: int) -> str:
 
 
 def of_dead(client: KubernetesClient, pod: Json, status: Json, lines: int) -> str:
-    """The log of a container's process that ended last, "" if none did."""
+    """Return the log of a container's last terminated process, "" if none."""
     if not workload_pods.last_end(status):
         return ""
     query = _query(str(status["name"]), lines)
@@ -90,8 +90,9 @@ def of_dead(client: KubernetesClient, pod: Json, status: Json, lines: int) -> st
 
 
 def cause_of_death(client: KubernetesClient, pod: Json, status: Json) -> str:
-    """Why a container's process ended, by the end of its log: a termination message has 2048 bytes
-    of it at most. "" where the log does not tell."""
+    """Return the cause of an exit from the end of the log (a termination message has at most 2048
+    bytes), "" if unknown.
+    """
     return crash_cause(of_dead(client, pod, status, _CAUSE_LINES))
 
 
@@ -114,7 +115,7 @@ def _runs(client: KubernetesClient, pod: str, container: str) -> bool:
 
 
 def _order(stamp: str) -> tuple[str, str]:
-    """Of RFC 3339 with as many digits as the server likes."""
+    """Sort key for RFC 3339 timestamps with any number of fractional digits."""
     seconds, _, digits = stamp.rstrip("Z").partition(".")
     return seconds, digits.ljust(9, "0")
 

@@ -1,10 +1,9 @@
-"""Looks at a workload: its pods, its rollout, what lies around it, and what drifted.
+"""Observe a workload: pods, rollout, related objects, drift and events.
 
-Promises few requests (the anchor, the pods by label, the Deployment, and each object around that
-has a status), for many workloads are looked at every few seconds. Events are read only while
-something is not as wanted, once for all workloads of a namespace; fields are compared with what was
-applied every `CHECK_EVERY_S` only; of what is being removed the anchor and the pods tell enough.
-Changes nothing.
+Read-only, with few requests, because many workloads are observed every few seconds: the anchor,
+pods by label, the Deployment, and related objects with a status. Events are read only while the
+workload is not healthy, once per namespace; fields are compared every `CHECK_EVERY_S`. During
+removal, the anchor and the pods suffice.
 """
 
 from __future__ import annotations
@@ -40,12 +39,20 @@ from console.provisioners.kubernetes.workload.fields import epoch
 from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
 
 _MOST = 50
-# A ReplicaSet's hash has no vowels, so no word is taken for one; a pod adds five more.
+# ReplicaSet hashes have no vowels, so no word matches; pods add five more characters.
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+Json = dict[str, Any]
+CHECK_EVERY_S = 30.0
+_EVENTS_AGAIN_S = 2.0
+_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
+_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
+_GAVE_UP = "ProgressDeadlineExceeded"
+_CAUSE_KEPT_S = 600.0
+"""Cache lifetime (s) of crash causes: the log of an ended process is immutable."""
 
 
 def of_workload(found: Iterable[Json], name: str, items: Iterable[OwnedItem]) -> list[ClusterEvent]:
-    """The last ones, oldest first."""
+    """Return the latest events, oldest first."""
     exact = {(item.kind, item.name) for item in items} | {("ConfigMap", name)}
     pod = re.compile(rf"{re.escape(name)}-({_SAFE}{{1,10}}-{_SAFE}{{5}}|\d+)")
     replica_set = re.compile(rf"{re.escape(name)}-{_SAFE}{{1,10}}")
@@ -76,21 +83,8 @@ def _event(event: Json, subject: str) -> ClusterEvent:
     )
 
 
-Json = dict[str, Any]
-
-CHECK_EVERY_S = 30.0
-_EVENTS_AGAIN_S = 2.0
-_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
-_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
-_GAVE_UP = "ProgressDeadlineExceeded"
-_CAUSE_KEPT_S = 600.0
-"""A process that ended does not change its log."""
-
-
 @dataclass(frozen=True, slots=True)
 class WorkloadObservation:
-    """All that was read in one look."""
-
     name: str
     kept: AnchorRecord
     kind: ObjectKind | None
@@ -115,13 +109,13 @@ def observe(
         try:
             happened = recent(client, name, looked.kept)
             found = judged(looked, happened)
-        except PermanentError as error:  # a right that one can do without
+        except PermanentError as error:  # optional right
             told.append(PartCondition("events", False, error.reason, error.message))
     return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
 
 
 def _explained(client: KubernetesClient, looked: WorkloadObservation) -> WorkloadObservation:
-    """With the cause of each crash in the place of a termination message that holds none."""
+    """Replace uninformative termination messages by the crash cause from the log."""
     if looked.kept.ending:
         return looked
     for pod in looked.pods:
@@ -136,32 +130,31 @@ def _explained(client: KubernetesClient, looked: WorkloadObservation) -> Workloa
         try:
             dead["message"] = MEMORY.lately(key, _CAUSE_KEPT_S, ask) or dead.get("message")
         except ProvisionError:
-            continue  # the termination message says what it can
+            continue  # keep the termination message
     return looked
 
 
 def recent(client: KubernetesClient, name: str, kept: AnchorRecord) -> tuple[ClusterEvent, ...]:
-    """The workload's events; the namespace's are asked for once for all of its workloads."""
+    """Return the workload's events; the namespace's events are fetched once for all workloads."""
     key = (client.server, client.namespace, "events")
     found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
     return tuple(of_workload(found, name, kept.items))
 
 
 def compare(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
-    """Every object that was applied, against what is there."""
     wanted = {object_name(body): body for body in kept.objects}
     there: dict[str, Json] = {}
     for kind in {kinds.of(body) for body in kept.objects}:
         for body in client.listed(kind, f"{WORKLOAD}={name}"):
             there[f"{kind.kind}/{body['metadata']['name']}"] = body
     found = (one for key, body in wanted.items() for one in drift(body, there.get(key)))
-    # While an apply is under way, or stuck, what nobody has set yet is no drift.
+    # While an apply is in progress or stuck, a field not set by anyone is not drift.
     whole = bool(kept.digest)
     return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
 
 
 def judged(looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()) -> Observation:
-    """Pure: what was read, in the words of the waist."""
+    """Convert the objects read to an `Observation`. Pure."""
     kept, workload = looked.kept, looked.workload
     replicas = workload_pods.with_events(_replicas(looked), looked.pods, happened)
     rollout = related_objects.rollout(workload, looked.kind)
@@ -203,7 +196,7 @@ def _talks(kind: ObjectKind, item: str, name: str) -> bool:
 
 
 def _check(client: KubernetesClient, looked: WorkloadObservation, seen: RecentObservation) -> None:
-    """Keep `seen` up to date: all objects now and then, the one that matters most always."""
+    """Update `seen`: all objects periodically, the most important one each time."""
     kept = looked.kept
     if kept.ending:
         return
@@ -216,7 +209,7 @@ def _check(client: KubernetesClient, looked: WorkloadObservation, seen: RecentOb
 
 
 def _remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
-    """Of a workload without its anchor: everything that is there is to go."""
+    """Observe a workload without an anchor: everything left is to be deleted."""
     if not rest:
         return Observation(exists=False)
     pods = sorted((body for kind, body in rest if kind == kinds.POD), key=workload_pods.order)
@@ -256,9 +249,9 @@ def _stopping(replica: ReplicaObservation) -> ReplicaObservation:
 def _failed(
     looked: WorkloadObservation, replicas: tuple[ReplicaObservation, ...]
 ) -> tuple[str, str]:
-    """Why the platform has given the present revision up, and in more words; "" while it has not.
+    """Return reason and message if the platform abandoned the current revision, else "".
 
-    A StatefulSet has no deadline of its own, so ours is that of its pods' start.
+    A StatefulSet has no progress deadline, so the pods' start deadline applies.
     """
     kept = looked.kept
     new = [r for r in replicas if r.spec_hash == kept.wanted_hash]

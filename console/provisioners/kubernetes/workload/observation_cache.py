@@ -1,7 +1,7 @@
-"""What this process has seen of workloads a moment ago, so that it need not look every time.
+"""Per-process cache of recent observations.
 
-Promises that nothing here is needed: forgetting it costs requests, no decision. Entries are few,
-small and hold no secret, only a digest under a key of this process. Must not know Kubernetes.
+Losing it costs requests but changes no decision. Entries are few, small and without secrets, only
+digests under a key of this process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _MOST = 4096
 
 @dataclass(slots=True)
 class RecentObservation:
-    """Of one workload. `checked_at` on the monotonic clock, when all its objects were last
-    compared; `secrets` what they were when last applied from here."""
+    """Cache entry of one workload. `checked_at` (monotonic clock): last comparison of all objects;
+    `secrets`: digest last applied by this process.
+    """
 
     checked_at: float = float("-inf")
     drift: tuple[Drift, ...] = ()
@@ -51,7 +52,9 @@ class Memory:
             self._seen.pop(key, None)
 
     def lately(self, key: Hashable, within_s: float, ask: Callable[[], Any]) -> Any:
-        """The answer of at most that long ago, else a new one. Errors are not kept."""
+        """Return the cached value if younger than `within_s`, else a new one. Errors are not
+        cached.
+        """
         with self._lock:
             at, answer = self._said.get(key, (float("-inf"), None))
         if time.monotonic() - at <= within_s:
@@ -66,7 +69,7 @@ class Memory:
 
 
 def mark(text: str) -> str:
-    """Equal for equal texts in this process, and nothing to anybody else."""
+    """Return a keyed digest, equal for equal texts within this process."""
     return hmac.new(_KEY, text.encode(), hashlib.sha256).hexdigest()
 
 

@@ -1,7 +1,6 @@
-"""What one pod is doing, in the words of the waist: state, stable reason, and a sentence.
+"""State, stable reason and message of a pod.
 
-Promises that the deepest reason known is told (OOMKilled, not CrashLoopBackOff). Pure: a pod as the
-API server sends it comes in.
+Reports the root reason (OOMKilled rather than CrashLoopBackOff). Pure.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ Json = dict[str, Any]
 _ORDINAL = re.compile(r"-(\d+)$")
 _ENDED = ("Failed", "Succeeded")
 _STUCK_S = 60.0
-"""After its grace a kubelet that lives has ended a pod long ago."""
+"""Time after the grace period by which a live kubelet has ended a pod."""
 _SLOW_CREATING_S = 60.0
 _LATELY_S = 300.0
-"""One that died and is not ready again after so long has another trouble by now."""
+"""Time after which not being ready has another cause than the last exit."""
 HUNG = "Hung"
 _HUNG = "It was ready and does not answer its health check any more."
 _KILL_S = 180.0
-"""A hung process has ended that long after its last failed health check, whatever its grace."""
+"""Time after the last failed health check by which a hung process has ended, whatever its grace."""
 _KILLED = (0, 137, 143)
-"""Exit codes of a process that the kubelet ended."""
+"""Exit codes of a process ended by the kubelet."""
 
 
 def replica(
@@ -68,9 +67,9 @@ def replica(
 def with_events(
     replicas: Iterable[ReplicaObservation], pods: Iterable[Json], happened: Iterable[ClusterEvent]
 ) -> tuple[ReplicaObservation, ...]:
-    """Name as hung what failed its liveness probe, in this process or in the one before.
+    """Mark replicas whose liveness probe failed, in this or the previous process, as hung.
 
-    How a process ended does not tell that a kubelet killed it; only the event of the probe does.
+    The exit status does not show a kill by the kubelet; only the probe's event does.
     """
     failed = {
         event.subject.removeprefix("Pod/"): event
@@ -101,18 +100,18 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
 
 
 def last_end(container: Json) -> Json:
-    """How its last process ended: `terminated` of its state or of the one before, {} for none."""
+    """Return `terminated` of the current or previous state, {} if none."""
     states = (container.get("state") or {}, container.get("lastState") or {})
     return next((one["terminated"] for one in states if one.get("terminated")), {})
 
 
 def main_status(pod: Json, role: str) -> Json:
-    """The status of the process's own container, {} before it has one."""
+    """Return the status of the main container, {} before it has one."""
     return _status_of(pod.get("status") or {}, _main(pod.get("spec") or {}, role))
 
 
 def ended(pod: Json) -> bool:
-    """It runs no more and another one takes its place: evicted, or its node shut down."""
+    """Return whether the pod ended and is replaced: evicted, or its node shut down."""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
 
@@ -152,7 +151,7 @@ def _judged(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
 
 
 def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
-    """A pod on its node: which of its containers keeps it from being ready."""
+    """Find the container that keeps a scheduled pod from being ready."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or []:
         found = _troubled(init, f"Step {init.get('name')}")
@@ -172,7 +171,7 @@ def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
     started_at = epoch((running or {}).get("startedAt"))
     if running is not None and mine.get("started"):
         since = epoch(condition(status, "Ready").get("lastTransitionTime"))
-        if since > started_at:  # this process was ready: an earlier one's exit says nothing
+        if since > started_at:  # was ready: an earlier exit is unrelated
             return ReplicaState.UNKNOWN, HUNG, _HUNG
     if running is not None and last and now - started_at < _LATELY_S:
         return ReplicaState.STARTING, _why(last), f"It died ({_said(last)}) and runs again."
@@ -185,7 +184,7 @@ def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
 
 
 def _troubled(container: Json, what: str) -> tuple[ReplicaState, str, str] | None:
-    """None while the container is not what holds the pod up."""
+    """Return None if this container does not block the pod."""
     state = container.get("state") or {}
     waiting, dead = state.get("waiting") or {}, state.get("terminated") or {}
     last = (container.get("lastState") or {}).get("terminated") or {}
@@ -210,7 +209,7 @@ def _why_ended(mine: Json) -> str:
 
 
 def _said(dead: Json) -> str:
-    """How a process ended, and the cause by the end of its log, which the kubelet keeps."""
+    """Describe how a process ended, with the cause from its termination message."""
     how = exit_text(int(dead.get("exitCode") or 0), int(dead.get("signal") or 0))
     reason = str(dead.get("reason") or "")
     named = f"{reason}, {how}" if reason not in ("", "Error") else how
@@ -237,7 +236,7 @@ def _status_of(status: Mapping[str, Any], name: str) -> Json:
 
 
 def _numbers(spec: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Its ports, which are its own: those of an older revision may be others."""
+    """Return the pod's own ports: an older revision may have others."""
     for container in spec.get("containers") or []:
         if container.get("name") == name:
             ports = container.get("ports") or []

@@ -1,7 +1,6 @@
-"""What the objects around the pods say of themselves: rollout, scaler, route, certificate.
+"""Conditions of the objects around the pods: rollout, autoscaler, route, certificate.
 
-Promises one `PartCondition` for each that has something to say, `ready` None while nobody says.
-Pure: objects as the API server sends them come in.
+One `PartCondition` per object with a status; `ready` is None while unknown. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ TALKATIVE = (
     kinds.CERTIFICATE,
     kinds.SERVICE,
 )
-"""Kinds of which each object is looked at, where a workload has one (Services: load balancers)."""
+"""Kinds whose objects are each observed if a workload has one (Services: load balancers)."""
 
 
 def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
@@ -59,7 +58,7 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
 
 
 def gave_up(workload: Json) -> bool:
-    """The Deployment's controller, on the revision that is wanted now."""
+    """Return whether the Deployment exceeded its progress deadline on the current revision."""
     status = workload.get("status") or {}
     seen = int(status.get("observedGeneration") or 0)
     current = seen >= int(workload["metadata"].get("generation") or 0)
@@ -77,7 +76,7 @@ def around(found: Iterable[tuple[ObjectKind, Json]]) -> list[PartCondition]:
 
 
 def url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> str:
-    """Where callers outside come in, once it can be reached."""
+    """Return the external URL once an address is assigned."""
     for kind, body in found:
         spec, status = body.get("spec") or {}, body.get("status") or {}
         if kind == kinds.INGRESS:

@@ -1,8 +1,8 @@
-"""The end of a workload, and the proof that nothing of it is left.
+"""Delete a workload and verify that nothing is left.
 
-Promises that `left` looks at every kind which may ever have been made, by label, and trusts no
-inventory. The cluster's garbage collector removes what the anchor owns, pods before what made
-them, the anchor last; what has no owner (any more) is deleted one by one.
+`left` lists every kind that may have been created by label, independently of the inventory. The
+garbage collector deletes what the anchor owns, pods first and the anchor last; objects without an
+owner are deleted individually.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ Json = dict[str, Any]
 
 
 def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) -> None:
-    """Ask for the end of it. To be called until nothing is left: what an earlier call or somebody
-    else left half done is found again."""
+    """Request deletion. Repeat until nothing is left; interrupted deletions are resumed."""
     found = client.get(kinds.CONFIG_MAP, name)
     if found is not None and ours(found, name):
         kept = anchor_record.read(found)
         for one in kept.items:
             kind = kinds.of({"apiVersion": one.api_version, "kind": one.kind})
-            if not kind.namespaced:  # no owner in a namespace takes it along
+            if not kind.namespaced:  # cannot have a namespaced owner
                 client.delete(kind, one.name)
         if not kept.ending:
             client.delete(kinds.CONFIG_MAP, name, uid=kept.uid)
@@ -44,7 +43,7 @@ def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) 
 def left(
     client: KubernetesClient, name: str, possible: Iterable[ObjectKind]
 ) -> list[tuple[ObjectKind, Json]]:
-    """Everything that carries the workload's label."""
+    """Return every object with the workload's label."""
     return [
         (kind, body)
         for kind in possible
@@ -59,11 +58,11 @@ def _listed(client: KubernetesClient, kind: ObjectKind, name: str) -> list[Json]
     except PermanentError:
         if kind.namespaced:
             raise
-        return []  # a right one can do without: who lacks it has made none of these
+        return []  # optional right: without it, none of these was created
 
 
 def _claimed_in(volume: Json) -> str:
-    """The namespace a volume of the whole cluster was made for."""
+    """Return the namespace a cluster-wide volume was created for."""
     return str(((volume.get("spec") or {}).get("claimRef") or {}).get("namespace", ""))
 
 
@@ -72,7 +71,6 @@ def ours(found: Json, name: str) -> bool:
 
 
 def summary(rest: Iterable[tuple[ObjectKind, Json]]) -> str:
-    """What is left, for people."""
     names = sorted(f"{kind.kind}/{body['metadata']['name']}" for kind, body in rest)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"Left: {', '.join(names[:5])}{more}." if names else ""

@@ -1,4 +1,4 @@
-"""Silences and receivers from a terminal."""
+"""`emberline silence` and `emberline receiver`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People, teams, tokens and the trail from the console's own machine."""
+"""Users, teams, tokens and the audit log on the console's own machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_people() -> None:
 
 
 def test_the_last_admin_stays_one() -> None:
-    """The console itself is in no table, and counts as nobody's successor."""
+    """The user "system" is not in the database and does not count as an admin."""
     person("admin")
     for words in (("role", "one-admin", "viewer"), ("deactivate", "one-admin")):
         code, told = refused("user", *words)

@@ -1,4 +1,4 @@
-"""`emberline_migrate`: what an installer runs before the programs start."""
+"""`emberline_migrate`, run by an installer before the programs start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a cluster does to a workload: others who edit, refuse, take names, or die half way."""
+"""Cluster-specific cases: foreign edits, rejections, name conflicts, interrupted applies."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def rig(cluster: Cluster) -> KubeRig:
 
 
 def everything(rig: KubeRig) -> dict[str, str]:
-    """Name and content hash of all that is in the namespace under the workload's label."""
+    """Return name and content hash of every object in the namespace with the workload's label."""
     found = {}
     for kind in {one.kind for one in APPLIED} & set(KINDS) | {"Pod", "ReplicaSet", "EndpointSlice"}:
         for body in rig.cluster.api.list(kind, rig.namespace, LABEL):
             claimed = body.get("spec", {}).get("claimRef", {}).get("namespace", rig.namespace)
-            if claimed != rig.namespace:  # a volume of the whole cluster, of another test
+            if claimed != rig.namespace:  # a cluster-wide volume of another test
                 continue
             found[f"{kind}/{body['metadata']['name']}"] = body["metadata"]["uid"]
     return found
@@ -60,7 +60,7 @@ def refusal(action: Any) -> ProvisionError:
 
 
 def rich(rig: KubeRig) -> WorkloadSpec:
-    """With every object around it that can be."""
+    """Return a spec with every optional object."""
     around = Around(
         reach={"http": (Peer("router", "endpoint/demo"),)},
         watches_services=("demo-pods",),
@@ -75,7 +75,7 @@ def rich(rig: KubeRig) -> WorkloadSpec:
 
 
 def edit(rig: KubeRig, kind: str, name: str, patch: dict[str, Any]) -> None:
-    """As kubectl edit does it."""
+    """Patch like kubectl edit."""
     path = rig.cluster.api.path(kind, rig.namespace, name)
     media = "application/merge-patch+json"
     rig.cluster.api.ask("PATCH", path, patch, media, fieldManager="kubectl-edit")
@@ -105,7 +105,7 @@ class TestDrift:
         assert relabelled.path == ".metadata.labels.emberline.dev/owner"
         fresh = rig.another()
         assert {one.key for one in fresh.observe(REF).drift} == {scaled.key, relabelled.key}
-        fresh.apply(spec)  # seen, and left as it is
+        fresh.apply(spec)  # observed, and left unchanged
         assert rig.get("Deployment", "demo")["spec"]["replicas"] == 3
         fresh.heal(REF)
         settle(rig, spec)
@@ -125,7 +125,7 @@ class TestDrift:
         assert ".spec.minReadySeconds (set by kubectl-edit)" in error.message
         assert "new" in rig.get("ConfigMap", "demo-files")["data"].values()
         assert refusal(lambda: rig.provisioner.apply(other)).reason == "FieldConflict"
-        drifted = rig.provisioner.observe(REF).drift  # what there is to choose from
+        drifted = rig.provisioner.observe(REF).drift  # drift offered for adoption
         keys = ("Deployment/demo.spec.minReadySeconds", "Deployment/demo.spec.replicas")
         assert tuple(sorted(one.key for one in drifted)) == keys
         assert {one.manager for one in drifted} == {"kubectl-edit"}
@@ -142,7 +142,7 @@ class TestDrift:
         edit(rig, "Deployment", "demo", {"spec": {"replicas": 2}})
         (drifted,) = rig.provisioner.drift(REF)
         rig.provisioner.adopt(REF, (drifted.key,))
-        assert rig.provisioner.drift(REF) == ()  # at once, not from the next apply on
+        assert rig.provisioner.drift(REF) == ()  # immediately, not after the next apply
         rig.provisioner.apply(spec)
         assert rig.provisioner.drift(REF) == ()
         assert rig.get("Deployment", "demo")["spec"]["replicas"] == 2
@@ -452,7 +452,7 @@ class TestRemoval:
         own.delete(REF)
 
         def freed() -> bool:
-            # Nobody here plays the driver, which would let a claimed volume go.
+            # No driver runs here to release a claimed volume.
             for body in rig.cluster.api.list("PersistentVolume", "", LABEL):
                 ending = "deletionTimestamp" in body["metadata"]
                 if ending and body["spec"]["claimRef"]["namespace"] == rig.namespace:
@@ -500,11 +500,11 @@ class TestRemoval:
 
 
 class Killed(BaseException):
-    """The process is gone: nothing catches this."""
+    """Simulated kill, caught by no handler."""
 
 
 class Dying:
-    """Access of a process which dies instead of sending its n-th request."""
+    """Access of a process that is killed at its n-th request."""
 
     def __init__(self, access: ClusterAccess, fatal: int) -> None:
         self.real, self.left = access.api_client(), fatal

@@ -1,4 +1,4 @@
-"""The Kubernetes provisioner keeps the contract, on the real API server and on the fake one."""
+"""Contract tests of the Kubernetes provisioner on the real and the fake API server."""
 
 from __future__ import annotations
 

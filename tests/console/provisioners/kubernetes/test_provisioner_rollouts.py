@@ -1,4 +1,4 @@
-"""What a cluster does by itself and we must tell: surges, a revision that fails, a lost machine."""
+"""Reporting of rollouts by the cluster: surge, failed revision, lost node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rig(cluster: Cluster) -> KubeRig:
 
 
 def failing(rig: KubeRig) -> tuple[WorkloadSpec, WorkloadSpec]:
-    """A revision which serves, and one of which no pod ever becomes ready."""
+    """Return a revision that serves, and one whose pods never become ready."""
     good = rig.podded(rig.spec("demo", 2), startup_s=_SHORT)
     bad = dataclasses.replace(good, env={"REVISION": "2"})
     labels = {"emberline.dev/spec-hash": bad.spec_hash}

@@ -1,4 +1,4 @@
-"""Models in buckets, while endpoints are pointed at another one, and back again."""
+"""Switching endpoints between model buckets and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reading(rig: KubeRig, folder: str) -> WorkloadSpec:
 
 
 def shares(rig: KubeRig) -> dict[str, bool]:
-    """By name, whether it is on its way out: claims, and the volumes behind them."""
+    """Return claims and their volumes by name: whether each is being deleted."""
     label = "emberline.dev/workload=demo"
     claims = rig.cluster.api.list("PersistentVolumeClaim", rig.namespace, label)
     volumes = [

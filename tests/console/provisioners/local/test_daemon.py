@@ -1,4 +1,4 @@
-"""supervisord and its programs while log files, state files or the whole disk cannot be written."""
+"""supervisord and its programs on an unwritable log, state file or disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.console.provisioners.conftest import LocalRig
 from tests.support.supervised import Supervised
 from tests.support.waiting import until
 
-# Each USR1: more than a pipe holds, then a mark that the program was not blocked by it.
+# On each USR1: write more than a pipe holds, then a mark that shows it was not blocked.
 CHATTY = """
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -75,7 +75,7 @@ def test_a_log_that_cannot_be_written_ends_and_blocks_nothing(
     until((tmp_path / "round-0").exists)
     assert chatty.process is not None
     keeper = chatty.process.pid
-    # Every write of supervisord itself fails from here on, to its own log and stderr too.
+    # From here on every write of supervisord fails, to its log and to stderr.
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
     say_more(chatty, tmp_path, 1)
     say_more(chatty, tmp_path, 2)
@@ -93,7 +93,7 @@ def test_a_program_that_dies_meanwhile_is_started_again(chatty: Supervised, tmp_
     log = log_path(chatty.var, "chatty")
     before = pid_of(chatty)
     log.unlink()
-    log.mkdir()  # can neither be opened nor rotated, whoever runs the test
+    log.mkdir()  # cannot be opened or rotated, even by root
     (tmp_path / "round-0").unlink()
     os.kill(before, 9)
     pid_of(chatty, other_than=before)
@@ -108,7 +108,7 @@ def test_a_program_that_dies_meanwhile_is_started_again(chatty: Supervised, tmp_
 
 @pytest.fixture
 def small_disk() -> Iterator[LocalRig]:
-    """A rig whose var/ is a file system of 1 MiB."""
+    """Provide a rig whose var/ is a 1 MiB file system."""
     try:
         supervised = Supervised(mounted="size=1m,mode=0700")
     except subprocess.CalledProcessError:

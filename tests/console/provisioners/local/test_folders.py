@@ -1,4 +1,4 @@
-"""What reaches a process: its argv, environment, secrets and files, byte for byte."""
+"""Input of a process: argv, environment, secrets and files, byte for byte."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ODD = (
     "",
     "grüße €",
 )
-# Prints what it was given, then serves as the tiny server does.
+# Prints its input, then serves like the tiny server.
 SHOW = (
     "import json, os, runpy, sys; from pathlib import Path;"
     "Path('seen.json').write_text(json.dumps({'argv': sys.argv[2:], 'env': dict(os.environ)}));"
@@ -62,7 +62,7 @@ def test_argv_and_environment_arrive_unchanged(local: LocalRig) -> None:
     assert seen["argv"] == expected
     assert seen["env"]["PLACE"] == str(folder)
     assert seen["env"]["ODD"] == ODD[3]
-    # The console's own settings stay with the console.
+    # The console's settings are not inherited.
     assert "DATABASE_URL" not in seen["env"]
     assert not [name for name in seen["env"] if name.startswith("SUPERVISOR_")]
 
@@ -146,7 +146,7 @@ def test_a_broken_file_of_somebody_else_is_temporary_and_named(local: LocalRig) 
 
 
 def test_a_peer_connects_where_a_channel_was_bound(local: LocalRig) -> None:
-    """Bound by a bare name in the replica's folder, reached by the whole path."""
+    """A channel is bound by a bare name in the replica's folder and reached by its full path."""
     bind = (
         "import runpy, socket, sys; s = socket.socket(socket.AF_UNIX);"
         "s.bind(sys.argv[1].removeprefix('ipc://')); s.listen();"

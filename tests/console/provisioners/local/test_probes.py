@@ -1,4 +1,4 @@
-"""Probes against servers that answer, refuse, drip, hang up and say nothing."""
+"""Probes of servers that respond, refuse, drip, hang up or stay silent."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_many_at_once_wait_for_the_slowest_only() -> None:
         answers = ask(targets)
         took_s = time.monotonic() - start
     assert [answer[: len(LATE)] for answer in answers] == [LATE, LATE, OK]
-    assert took_s < 1.9  # not one after the other
+    assert took_s < 1.9  # concurrently
 
 
 def test_nothing_to_ask() -> None:

@@ -1,4 +1,4 @@
-"""Deaths, kills and restarts under a real supervisord: nothing is left over, nothing is lost."""
+"""Exits, kills and restarts under a real supervisord leave no process behind and lose none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.waiting import until
 
 
 def helpers(local: LocalRig, name: str) -> dict[str, int]:
-    """The pids which the tiny server printed last."""
+    """Return the pids last printed by the tiny server."""
     found = {}
     for line in log_path(local.var, name).read_text().splitlines():
         word, _, rest = line.partition(" ")
@@ -54,7 +54,7 @@ def launcher_of(replica: ReplicaObservation) -> int:
 
 
 def again(local: LocalRig, name: str, what: Callable[[ReplicaObservation], bool]) -> Observation:
-    """Only observe, until all replicas are so."""
+    """Observe, without apply, until every replica satisfies the condition."""
 
     def seen() -> Observation | None:
         observed = local.provisioner.observe(ref)
@@ -115,7 +115,7 @@ def test_a_launcher_killed_while_it_stops_leaves_no_helper(local: LocalRig) -> N
 
 def test_a_lost_term_is_repeated(local: LocalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(*args: object) -> str:
-        """Its stop signal goes unheard, as a TERM between fork and exec does."""
+        """Ignore the stop signal, like a TERM between fork and exec."""
         return render_program(*args).replace("stopsignal=TERM", "stopsignal=WINCH")  # type: ignore
 
     monkeypatch.setattr(folders, "render_program", deaf)
@@ -202,7 +202,7 @@ def test_one_that_does_not_serve_stops_the_rollout(local: LocalRig) -> None:
     seen = local.provisioner.observe(ref)
     assert [r.state for r in seen.replicas] == [ReplicaState.STARTING, ReplicaState.READY]
     assert seen.replicas[1].spec_hash == good.spec_hash
-    settle(local, good)  # and back
+    settle(local, good)  # roll back
 
 
 def test_stopped_by_hand_is_started_by_the_next_apply(local: LocalRig) -> None:
@@ -221,7 +221,7 @@ def test_a_port_taken_meanwhile_is_given_up(local: LocalRig) -> None:
     again(local, "demo", lambda r: r.state is ReplicaState.EXITED)
     port = int(before.urls["http"].rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
-        # As after `make up`: supervisord itself starts it, on the port it had.
+        # As after `make up`: supervisord starts it on its previous port.
         supervisor.remove("demo-0")
         supervisor.add("demo-0")
         again(local, "demo", lambda r: r.state is ReplicaState.BACKOFF)
@@ -265,13 +265,13 @@ def test_deleted_while_supervisord_was_down(local: LocalRig) -> None:
     assert caught.value.reason == "SupervisorUnavailable"
     assert "make up" in caught.value.message
     local.supervised.start()
-    assert Supervisor(socket_path(local.var)).all() == {}  # not even for a moment
+    assert Supervisor(socket_path(local.var)).all() == {}  # not even briefly
     gone(local, ref)
     assert not Path(state.workload_dir(local.var, "demo")).exists()
 
 
 def test_the_port_of_a_router_is_kept_and_its_holder_named(local: LocalRig) -> None:
-    """Clients know it. Workers and cache nodes are found by their new address."""
+    """Clients use it. Workers and cache nodes may move to a new address."""
     spec = dataclasses.replace(local.spec("demo-router", 1), role="router")
     before = settle(local, spec).replicas[0]
     port = int(before.urls["http"].rpartition(":")[2])
@@ -285,7 +285,7 @@ def test_the_port_of_a_router_is_kept_and_its_holder_named(local: LocalRig) -> N
         def both() -> bool:
             found = local.provisioner.observe(local.provisioner.apply(spec)).replicas[0]
             seen.add(found.state)
-            # Whatever it does between two tries, the same is reported.
+            # The report is stable between restart attempts.
             assert found.reason == PORT_TAKEN
             assert f"Port {port} is held by pid {os.getpid()} (" in found.message
             return ReplicaState.BACKOFF in seen and len(seen) > 1

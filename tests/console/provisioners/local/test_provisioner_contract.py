@@ -1,4 +1,4 @@
-"""The local provisioner keeps the contract, with real processes under a real supervisord."""
+"""Contract tests of the local provisioner with real processes under a real supervisord."""
 
 from __future__ import annotations
 

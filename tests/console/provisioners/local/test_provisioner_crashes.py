@@ -1,4 +1,4 @@
-"""A caller that dies between any two steps, and callers at the same time."""
+"""Callers that crash between any two steps, and concurrent callers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ STEPS: list[tuple[Any, str]] = [
 
 
 class Died(BaseException):
-    """Not an Exception: nothing may catch it and go on, as nothing survives a kill."""
+    """Simulated kill; not an Exception, so that no handler catches it."""
 
 
 class Bomb(threading.local):
-    """Counts steps in this thread, and goes off before the chosen one (which is after the one
-    before it)."""
+    """Counts the steps of this thread and raises before the chosen one."""
 
     def __init__(self) -> None:
         self.left = -1
@@ -61,8 +60,9 @@ def bomb(monkeypatch: pytest.MonkeyPatch) -> Bomb:
 
 
 def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int) -> bool:
-    """Create two, change them, scale to one, delete; the caller dies once, at step `dies_at`.
-    Returns whether the life was long enough for that."""
+    """Create two replicas, change them, scale to one, delete; crash once at step `dies_at`. Return
+    whether that step was reached.
+    """
     bomb.left = dies_at
     ref = Ref("local", name)
 
@@ -98,7 +98,7 @@ def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int) -> bool:
 
 @pytest.mark.timeout(300)
 def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb) -> None:
-    steps = range(1, 49)  # a life has about 46
+    steps = range(1, 49)  # a run has about 46
     with ThreadPoolExecutor(8) as pool:
         lives = [pool.submit(life, local, bomb, f"w{n}", n) for n in steps]
         died = [one.result() for one in lives]
@@ -128,7 +128,7 @@ def test_many_callers_at_once_make_one_set(local: LocalRig) -> None:
         lambda: (found := local.provisioner.observe(ref)) and len(found.ready()) == 3 and found
     )
     assert [r.restarts for r in seen.replicas] == [0, 0, 0]
-    # One launcher and one server each, and nothing else.
+    # Exactly one launcher and one server each.
     assert len(local.supervised.processes()) == 6
 
 

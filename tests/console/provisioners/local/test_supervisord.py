@@ -1,4 +1,4 @@
-"""What we render is what supervisord reads; what it could not read is refused. And its RPC."""
+"""Rendered configuration is parsed unchanged by supervisord or rejected; RPC client."""
 
 from __future__ import annotations
 

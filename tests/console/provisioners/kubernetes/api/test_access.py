@@ -1,4 +1,4 @@
-"""How a client is made: whom it trusts, what it shows, and what it never does by itself."""
+"""Kubernetes client construction: trust, redaction, no retries or redirects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.http_stub import Stub, http_stub
 
 @dataclass
 class Server:
-    """Who asked: the Authorization header and the client certificate's names."""
+    """Records the Authorization header and the client certificate's names."""
 
     url: str
     asked: list[tuple[str, Any]]
@@ -258,7 +258,7 @@ def test_in_a_pod_the_service_account_is_used(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
-    # A deadline of its own, so that no other test meets this client.
+    # A unique deadline, so that no other test shares this cached client.
     assert ask(ClusterAccess(IN_CLUSTER, deadline_s=9.5)) == "v1"
     assert server.asked[0][0].lower() == "bearer of-the-pod"
 
@@ -270,7 +270,7 @@ def test_a_context_of_this_machine(
 
     ca = authority().write_ca(tmp_path / "ca.crt")
     document = json.loads(login(server.url, token="mine").kubeconfig)
-    # Its own files may be named there: they are this machine's.
+    # Files may be named here: they are this machine's own.
     document["clusters"][0]["cluster"]["certificate-authority"] = str(ca)
     document["contexts"].append({"name": "a", "context": {"cluster": "c"}})
     file = tmp_path / "config"

@@ -1,4 +1,4 @@
-"""What goes over the wire to an API server: how much, with which rights, and when it breaks."""
+"""Requests to an API server: number, rights and failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REF = Ref("kubernetes", "demo")
 
 
 class Counting:
-    """Access which keeps what it was asked."""
+    """Access that records its requests."""
 
     def __init__(self, access: ClusterAccess, deadline_s: float = 10.0) -> None:
         self.real = access.api_client()
@@ -88,7 +88,7 @@ class TestCost:
         settle(fake, spec)
         fake.provisioner.drift(REF)
         own, access = counting(fake)
-        own.observe(REF)  # compares fields, for the first time in a while
+        own.observe(REF)  # compares fields again after the cache expired
         access.asked.clear()
         own.observe(REF)
         assert [line.partition("?")[0] for line in access.asked] == [
@@ -97,7 +97,7 @@ class TestCost:
             "GET pods",
         ]
         assert own.events(REF)
-        assert own.observe(REF).events == ()  # not even from memory
+        assert own.observe(REF).events == ()  # not from the cache either
         access.asked.clear()
         own.apply(spec)
         assert access.asked == ["GET configmaps/demo"]
@@ -203,7 +203,7 @@ class TestRights:
         def ready() -> bool:
             try:
                 return bool(own.observe(own.apply(spec)).ready())
-            except PermanentError as error:  # a Role takes a moment to be known
+            except PermanentError as error:  # a new Role takes effect with a delay
                 assert error.reason == "ClusterRefused"
                 return False
 
@@ -288,7 +288,7 @@ class TestLogs:
 
 
 class Silent:
-    """A client whose connection ends after each silence; the container ends after the second."""
+    """Client whose connection ends after each silence; the container ends after the second."""
 
     told = (
         ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b"),
@@ -312,7 +312,7 @@ class Silent:
 
 @contextmanager
 def answering(page: bytes, *, drips: bool = False) -> Iterator[str]:
-    """A server with one answer to everything; one that `drips` goes on and on, byte by byte."""
+    """Serve one response to every request, endlessly byte by byte if it `drips`."""
     stop = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What an API server says, as it really says it, in the words of the waist."""
+"""Real API server errors and the resulting `ProvisionError`s."""
 
 from __future__ import annotations
 

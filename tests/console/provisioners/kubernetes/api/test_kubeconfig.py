@@ -1,4 +1,4 @@
-"""What a pasted kubeconfig may make this machine do: nothing but connect."""
+"""A pasted kubeconfig runs no program and reads no file."""
 
 from __future__ import annotations
 

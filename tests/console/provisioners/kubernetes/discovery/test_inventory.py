@@ -1,4 +1,4 @@
-"""Nodes by instance type, and GPUs as the scheduler counts them."""
+"""Nodes by instance type, and GPUs as counted by the scheduler."""
 
 from __future__ import annotations
 

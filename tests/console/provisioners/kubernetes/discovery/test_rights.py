@@ -1,5 +1,4 @@
-"""What a cluster grants: read from its rules, asked one by one where these say too little, and a
-Role that really grants what is missing."""
+"""Granted rights from rules or single reviews, and a Role that grants the missing ones."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ def test_the_role_is_bound_to_who_we_are(who: str, subject: dict[str, str]) -> N
 
 
 def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
-    """Applying the Role replaces one of that name, so it must hold also what is granted already."""
+    """Applying the Role replaces one of that name, so it must include rights already granted."""
     everything = [
         rule(one.group, one.resource, *one.verbs)
         for one in rights.RIGHTS
@@ -158,7 +157,7 @@ def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: 
         return {name for one in documents[kind, space]["rules"] for name in one["resources"]}
 
     assert "inferenceendpointconfigs/status" not in may("Role", "llm")
-    # Endpoints are made where objects are followed, and applying the Role must take nothing away.
+    # Endpoints are created in watched namespaces; applying the Role must remove no right.
     assert may("Role", "team-a") >= {"inferenceendpointconfigs/status", *may("Role", "llm")}
     (by_name,) = (one for one in documents["ClusterRole", ""]["rules"] if "resourceNames" in one)
     assert by_name["verbs"] == ["get", "patch"]
@@ -172,7 +171,7 @@ def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: 
 
 
 def test_without_following_nothing_is_missing(api: Stub) -> None:
-    """And where it is all there is, the cluster is not called short of rights."""
+    """A cluster used without following is not reported as lacking rights."""
     plain = [
         rule(one.group, one.resource, *one.verbs)
         for one in rights.RIGHTS
@@ -219,5 +218,5 @@ def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
         assert sum(pool.gpus for pool in again.pools) > 0
     finally:
         for kind, where, name in made:
-            if not where:  # those of the namespace go with it
+            if not where:  # removed with the namespace
                 cluster.api.delete(kind, "", name)

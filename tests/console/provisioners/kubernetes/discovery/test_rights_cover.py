@@ -1,4 +1,4 @@
-"""The Role which an owner of a cluster is asked for: all that rendering makes and hands on."""
+"""The displayed Role covers everything that rendering creates and grants."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def roles() -> list[dict[str, Any]]:
 
 
 def test_what_is_granted_to_a_workload_is_held() -> None:
-    """The API refuses to hand on a right that one does not have."""
+    """The API rejects granting a right that the grantor lacks."""
     assert roles()
     for role in roles():
         for rule in role["rules"]:

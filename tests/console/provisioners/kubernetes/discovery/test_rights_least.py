@@ -1,7 +1,7 @@
-"""An account with the Role that Emberline shows, and nothing else, can do all of Emberline's work.
+"""An account with only the displayed Role can do all of Emberline's work.
 
-Both ways: the verbs succeed, also those which hand rights on to a router (the API refuses to give
-what one does not have), and what the Role does not say stays refused.
+All verbs succeed, including those that grant rights to a router, and rights outside the Role stay
+denied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def login(cluster: Cluster, space: str) -> ClusterAccess:
 
 @pytest.fixture
 def granted(cluster: Cluster, space: str, login: ClusterAccess) -> Iterator[None]:
-    """The namespace's level only: what an owner of a namespace can grant by themselves."""
+    """Grant the namespace level only, as a namespace owner can."""
     shown = rights.check(Reader(login), space, discover(login)).manifest
     for body in yaml.safe_load_all(shown):
         if body["metadata"].get("namespace"):
@@ -52,8 +52,9 @@ def granted(cluster: Cluster, space: str, login: ClusterAccess) -> Iterator[None
 
 
 def here(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:
-    """As the spec, but its secrets are files of this test, and no object that is not here owns it
-    (the cluster would collect it at once)."""
+    """Return the spec with secrets from test files and without owners that do not exist here, which
+    would be garbage-collected at once.
+    """
     file = folder / "secret"
     file.write_text("wurst")
     around = spec.around and replace(spec.around, owner_object={})
@@ -72,7 +73,7 @@ def here(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:
 def test_what_the_role_says_is_enough(
     login: ClusterAccess, space: str, name: str, tmp_path: Path
 ) -> None:
-    # The planes of tests have no metrics-server; nothing of it is asked here.
+    # Test control planes have no metrics-server.
     able = discover(login).capabilities | {METRICS_SERVER}
     provisioner = KubernetesProvisioner(login, space, able)
     ref = provisioner.apply(here(SPECS[name], tmp_path))

@@ -1,4 +1,4 @@
-"""What one look says of a cluster, and of one that answers badly."""
+"""Cluster survey, including clusters with faulty responses."""
 
 from __future__ import annotations
 
@@ -182,14 +182,14 @@ def test_a_cluster_which_does_not_answer_as_one(
 ) -> None:
     api.answers["/version"] = answer
     with pytest.raises(kind) as refused:
-        # Only who waits for an answer that never comes should wait briefly.
+        # Short timeout only for the response that never arrives.
         discover(access(api.url, deadline_s=0.2 if answer[0] == HANG else 10))
     assert getattr(refused.value, "reason", "") == reason
     assert "t0ken" not in str(refused.value)
 
 
 def test_one_budget_for_the_whole_look(api: Stub) -> None:
-    """What is asked after it is spent is not asked at all, and said to be unknown."""
+    """After the budget is spent, remaining queries are skipped and reported as unknown."""
     reader = Reader(access(api.url))
     look = ClusterSurvey(reader)
 

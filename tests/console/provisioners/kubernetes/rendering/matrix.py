@@ -1,7 +1,7 @@
-"""Workloads as the console makes them, and odd ones: the ground of all rendering tests.
+"""Typical and unusual workloads, shared by all rendering tests.
 
-Every shape of the waist appears in at least one of them, so that whatever `render` can make is seen
-by the golden files and by a real API server.
+Together they contain every shape of a spec, so the golden files and a real API server see
+everything `render` can produce.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _gpu() -> WorkloadSpec:
 
 
 def _raw() -> WorkloadSpec:
-    """All that can be said in Kubernetes' own words."""
+    """Return a spec with every raw Kubernetes field."""
     return pod_changed(
         WORKER,
         image_entrypoint=True,
@@ -290,7 +290,7 @@ SPECS: dict[str, WorkloadSpec] = {
 def rendered(
     spec: WorkloadSpec, target: RenderingTarget = TARGET, secrets: Secrets = SECRETS
 ) -> dict[str, dict[str, Any]]:
-    """By kind and name ("Service/demo-worker"), in order."""
+    """Return objects by kind and name ("Service/demo-worker"), in order."""
     return {
         f"{data['kind']}/{data['metadata']['name']}": data for data in render(spec, target, secrets)
     }

@@ -1,4 +1,4 @@
-"""Objects before an API server, as strict as it can be; nothing of them stays."""
+"""Validate objects with an API server in strict mode, without storing them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ STRICT = {"fieldValidation": "Strict", "dryRun": "All"}
 
 
 def taken(cluster: Cluster, space: str, objects: Iterable[dict[str, Any]]) -> None:
-    """Once as new objects (strict also of other makers' kinds), once as they are really sent; and
-    the pods they ask for, which nobody else would refuse in time."""
+    """Apply the objects strictly as new (including third-party kinds), then as actually sent, then
+    the pods of their templates, which controllers would reject only later.
+    """
     for data in objects:
         where = data["kind"], data["metadata"].get("namespace", "")
         cluster.api.create(*where, data, **STRICT)
@@ -24,8 +25,9 @@ def taken(cluster: Cluster, space: str, objects: Iterable[dict[str, Any]]) -> No
 
 
 def _alone(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Disks of a StatefulSet come from its claim templates; accounts and priorities are not there,
-    and only their absence would be told."""
+    """Return the pod without claim-template disks, service account and priority class, which do not
+    exist here.
+    """
     elsewhere = ("serviceAccountName", "priorityClassName")
     spec = {key: value for key, value in pod["spec"].items() if key not in elsewhere}
     volumes = {volume["name"] for volume in spec["volumes"]}

@@ -1,4 +1,4 @@
-"""What a pod is made of: names, files, variables, volumes, security, place. Pure."""
+"""Pod rendering: names, files, variables, volumes, security, placement. Pure."""
 
 from __future__ import annotations
 
@@ -49,9 +49,6 @@ def env(spec: WorkloadSpec) -> dict[str, dict[str, Any]]:
     return {entry["name"]: entry for entry in main(spec)["env"]}
 
 
-# ---- names and labels
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_every_object_is_found_by_its_workload(name: str) -> None:
     spec = SPECS[name]
@@ -81,7 +78,7 @@ def test_labels_of_around_cannot_hide_an_object() -> None:
 
 
 def test_what_is_around_reaches_no_pod() -> None:
-    """So that a change of it restarts none."""
+    """A change around the pods restarts none."""
     changed = around_changed(WORKER, labels={"a": "b"}, annotations={"c": "d"}, scrape=())
     template = rendered(changed)["Deployment/demo-worker"]["spec"]["template"]
     assert template == rendered(WORKER)["Deployment/demo-worker"]["spec"]["template"]
@@ -112,9 +109,6 @@ def test_an_owner_too_long_for_a_label() -> None:
 
 def test_no_image() -> None:
     assert refused(replace(WORKER, image="")).startswith("NoImage")
-
-
-# ---- ports and placeholders
 
 
 def test_an_unknown_port_has_no_number() -> None:
@@ -172,9 +166,6 @@ def test_a_variable_follows_those_it_refers_to() -> None:
     assert env(spec)["B"]["value"] == "$$x"
 
 
-# ---- files and secrets
-
-
 def test_no_secret_outside_secrets() -> None:
     for name, data in rendered(CACHE).items():
         assert ("wurst" in str(data)) is False, name
@@ -189,7 +180,7 @@ def test_a_secret_file_is_read_by_the_group_and_by_nobody_else() -> None:
     objects = rendered(ROUTERS)
     assert set(objects["Secret/demo-router-files"]["data"]) == {"keys.json"}
     assert set(objects["ConfigMap/demo-router-files"]["data"]) == {"config.json"}
-    # The kubelet writes files as root; a process that is not reads them by its group.
+    # The kubelet writes files as root; a non-root process reads them through its group.
     assert pod_spec(ROUTERS)["volumes"][0]["projected"]["defaultMode"] == 0o440
     assert pod_spec(ROUTERS)["securityContext"]["fsGroup"]
 
@@ -231,9 +222,6 @@ def test_a_secret_file_stays_in_the_folder(path: str) -> None:
     assert "is not inside" in refused(spec, secrets=Secrets(files={path: "x"}))
 
 
-# ---- volumes
-
-
 @pytest.mark.parametrize("path", [FILES_DIR, f"{FILES_DIR}/disk", "/tmp/", "/dev/shm"])
 def test_nothing_is_mounted_over_another(path: str) -> None:
     spec = pod_changed(ROUTERS, shm_bytes=GIB, volumes=(Volume("v", {"emptyDir": {}}, path),))
@@ -254,7 +242,7 @@ def test_a_disk_of_its_own_needs_stable_replicas() -> None:
 
 
 def share(spec: WorkloadSpec, space: str = "models") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Its volume and its claim."""
+    """Return the volume and its claim."""
     objects = rendered(spec, RenderingTarget(space, EVERYTHING)).values()
     (volume,) = (data for data in objects if data["kind"] == "PersistentVolume")
     (claim,) = (data for data in objects if data["kind"] == "PersistentVolumeClaim")
@@ -274,7 +262,7 @@ def test_a_share_is_a_volume_and_a_claim_which_belong_together() -> None:
 
 
 def test_another_source_is_another_share() -> None:
-    """Neither can be changed, and pods with either run on one node while a rollout goes on."""
+    """Both are immutable, and pods with either run on one node during a rollout."""
     source = {**S3, "mountOptions": ["prefix v2/"]}
     other = pod_changed(WORKER, volumes=(Volume("model", source, "/opt/ml/model", True),))
     for one, two in zip(share(SPECS["worker-s3"]), share(other), strict=True):
@@ -309,9 +297,6 @@ def test_a_volume_in_the_pod_needs_its_driver_too() -> None:
     inline = Volume("efs", {"csi": {"driver": "efs.csi.aws.com"}}, "/efs")
     without = RenderingTarget("models", EVERYTHING - {"efs-csi"})
     assert "EFS" in refused(pod_changed(WORKER, volumes=(inline,)), without)
-
-
-# ---- security, place, times
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -413,7 +398,7 @@ def test_an_images_own_start_is_kept() -> None:
 
 
 def test_a_step_says_what_it_needs() -> None:
-    """A quota refuses a pod of which one container says nothing."""
+    """A quota rejects pods in which a container requests nothing."""
     spec = pod_changed(WORKER, init=(InitStep("a", ("true",)), InitStep("b", ("true",), cpus=0.5)))
     first, second = pod_spec(spec)["initContainers"]
     assert first["resources"]["requests"] == {"cpu": "7500m", "memory": "24Gi"}
@@ -434,7 +419,7 @@ def test_cpu(cores: float, text: str) -> None:
 
 
 def test_what_needs_no_gpu_rather_leaves_nodes_with_gpus_alone() -> None:
-    """A router alone on one of them keeps it from being given back."""
+    """A router alone on a GPU node would block its removal."""
     terms = pod_spec(replace(ROUTERS, gpus=0))["affinity"]["nodeAffinity"]
     (preferred,) = terms["preferredDuringSchedulingIgnoredDuringExecution"]
     found = {one["key"]: one["operator"] for one in preferred["preference"]["matchExpressions"]}

@@ -1,4 +1,4 @@
-"""What lies around the pods: who may reach them, who scales, exposes and watches them. Pure."""
+"""Rendering around the pods: network policy, scaling, exposure, monitoring. Pure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,6 @@ def without(*capabilities: str) -> RenderingTarget:
     return RenderingTarget("models", EVERYTHING - set(capabilities))
 
 
-# ---- the anchor
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_the_anchor_comes_first_and_lists_the_rest(name: str) -> None:
     anchor, *others = render(SPECS[name], TARGET, SECRETS)
@@ -77,11 +74,8 @@ def test_somebody_elses_object_owns_the_anchor_only() -> None:
     assert owners == ["ConfigMap/demo-router"]
 
 
-# ---- who may reach what
-
-
 def rules(spec: WorkloadSpec) -> dict[int, list[dict[str, Any]] | None]:
-    """By port who may; None: everybody."""
+    """Return the allowed peers by port; None: everybody."""
     policy = rendered(spec)[f"NetworkPolicy/{spec.name}"]["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     return {port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]}
@@ -130,9 +124,6 @@ def test_a_port_nobody_has() -> None:
     assert refused(spec).startswith("UnknownPort")
 
 
-# ---- rights
-
-
 def test_rights_for_slices_of_its_own_namespace_and_nothing_else() -> None:
     role = rendered(ROUTERS)["Role/demo-router"]
     assert role["rules"] == [
@@ -155,9 +146,6 @@ def test_an_account_that_is_given_gets_the_right() -> None:
 def test_no_rights_in_another_namespace() -> None:
     assert "'other/x'" in refused(around_changed(ROUTERS, watches_services=("other/x",)))
     render(around_changed(ROUTERS, watches_services=("models/x",)), TARGET, SECRETS)
-
-
-# ---- how many
 
 
 def test_an_autoscaler_decides_alone() -> None:
@@ -200,9 +188,6 @@ def test_a_share_of_cpu_is_of_what_is_asked_for() -> None:
     spec = around_changed(replace(WORKER, cpus=0), autoscale=Autoscale(1, 2, cpu_percent=70))
     assert "processors" in refused(spec)
     render(pod_changed(spec, resources={"requests": {"cpu": "1"}}), TARGET, SECRETS)
-
-
-# ---- what a cluster must have
 
 
 @pytest.mark.parametrize(
@@ -258,9 +243,6 @@ def test_metrics_are_labelled_as_the_consoles_own_targets() -> None:
             if "targetLabel" in entry
         }
         assert labels == {"job": job, label: value}
-
-
-# ---- exposure
 
 
 def test_a_stream_is_not_cut_on_its_way() -> None:

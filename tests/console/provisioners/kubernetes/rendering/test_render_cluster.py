@@ -1,4 +1,4 @@
-"""What the objects do once they are in a cluster: who is placed where, found, evicted, allowed."""
+"""Rendered objects in a cluster: placement, discovery, eviction, network policy."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_one_goes_at_a_time_when_nodes_are_emptied(cluster: Cluster, space: str)
         return count
 
     until(lambda: allowed() == 1, what="the budget is reckoned")
-    # Who comes in its place does not get ready, so that what is left is all there is.
+    # The replacement does not become ready, so only the remaining pods count.
     for pod in (one, other):
         note = {"metadata": {"annotations": {PLAYER: "ready"}}}
         cluster.api.merge("Pod", space, pod["metadata"]["name"], note)

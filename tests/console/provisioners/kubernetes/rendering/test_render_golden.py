@@ -1,4 +1,4 @@
-"""What each workload becomes, whole, in files that people read: a change shows as a diff there."""
+"""Golden files of every workload, so that a change is visible as a diff."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES = [*((name, TARGET) for name in SPECS), ("worker", BARE)]
 
 
 class _Plain(yaml.SafeDumper):
-    """Says a thing twice rather than by reference."""
+    """Dumper without YAML aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -26,7 +26,7 @@ class _Plain(yaml.SafeDumper):
 def test_golden(name: str, target: RenderingTarget) -> None:
     found = list(rendered(SPECS[name], target).values())
     if name not in ("worker", "router", "cache", "plain"):
-        # Of the others only what sets them apart.
+        # Of other workloads, only the differences.
         base = list(rendered(SPECS[name.partition("-")[0]]).values())
         found = [data for data in found if data not in base]
     text = yaml.dump_all(found, Dumper=_Plain, sort_keys=False, width=96)

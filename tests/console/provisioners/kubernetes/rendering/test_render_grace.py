@@ -1,4 +1,4 @@
-"""How long a pod may take to end: an orderly end keeps its grace, a hung process has none."""
+"""Termination grace: kept for an orderly shutdown, none for a hung process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_hung_process_is_killed_at_once_and_an_orderly_end_keeps_its_grace(name: str) -> None:
-    """Kubernetes takes such a grace for liveness and startup probes alone."""
+    """Kubernetes accepts this grace only in liveness and startup probes."""
     pod = pod_spec(SPECS[name])
     container = pod["containers"][0]
     grace = "terminationGracePeriodSeconds"

@@ -1,5 +1,4 @@
-"""What workers, routers and cache nodes really are on a cluster, as their own rooms make them:
-taken by an API server as strict as it can be, and let in by restricted pod security."""
+"""Real workers, routers and cache nodes pass strict API validation and restricted pod security."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Every object of every workload before an API server: an unknown or mistyped field, a pod that pod
-security refuses, a name that is none, all fail here."""
+"""Every object of every workload passes strict API validation: fields, names and pod security."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def test_every_object_is_taken(cluster: Cluster, space: str, name: str) -> None:
 
 
 def test_the_server_refuses_what_is_misspelt(cluster: Cluster, space: str) -> None:
-    """So that the test above means something."""
+    """Counter-check of the test above."""
     objects = render(SPECS["worker"], replace(TARGET, namespace=space), SECRETS)
     (data,) = (one for one in objects if one["kind"] == "Deployment")
     data["spec"]["template"]["spec"]["terminationGracePeriodSecondz"] = 1

@@ -1,4 +1,4 @@
-"""Who changed what, from managed fields as a real server writes them."""
+"""Field changes and their managers, from managedFields as written by a real server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def owned() -> dict[str, Any]:
 
 
 def live() -> dict[str, Any]:
-    """As it is right after it was applied: with what the server adds."""
+    """Return the object as stored right after apply, with server defaults."""
     found = copy.deepcopy(applied())
     found["metadata"]["managedFields"] = [
         {
@@ -123,7 +123,7 @@ def test_a_field_deep_in_lists_is_named_as_the_server_names_it() -> None:
     seen = {one.path: one for one in drift(applied(), found)}
     assert set(seen) == {f"{base}.image", f"{base}.args", f"{base}.env"}
     assert seen[f"{base}.image"].manager == seen[f"{base}.args"].manager == "kubectl-edit"
-    assert seen[f"{base}.env"].manager == ""  # removed: nobody owns what is not there
+    assert seen[f"{base}.env"].manager == ""  # removed: an absent field has no owner
     assert seen[f"{base}.env"].wanted == [{"name": "A", "value": "1"}]
 
 

@@ -1,4 +1,4 @@
-"""Pods, rollouts, routes and events as an API server sends them, in the words of the waist."""
+"""Pods, rollouts, routes and events from API server documents."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_pod_tells_its_deepest_reason(
 def test_what_a_pod_is_reached_by() -> None:
     body = pod(**container(RUNNING, restartCount=3))
     seen = replica(body, 4, "worker", ("http", "admin"), ("kv-events",), NOON)
-    assert seen.urls == {"http": "http://10.1.2.3:8000"}  # an older revision had no admin port
+    assert seen.urls == {"http": "http://10.1.2.3:8000"}  # an older revision without an admin port
     assert seen.channels == {"kv-events": "tcp://10.1.2.3:5557"}
     assert seen.containers == ("worker", "sidecar", "prefetch")
     assert (seen.index, seen.restarts, seen.node) == (4, 3, "node-1")
@@ -231,7 +231,7 @@ def test_the_platform_gave_up_on_this_revision_and_says_why() -> None:
     assert "OOMKilled" in seen.message
     assert seen.parts[0].reason == "ProgressDeadlineExceeded"
     stale = deployment(conditions=[GAVE_UP])
-    stale["metadata"]["generation"] = 4  # the next revision is not judged yet
+    stale["metadata"]["generation"] = 4  # the next revision is not evaluated yet
     assert judged(looked(stale, bad)).failed == ""
 
 

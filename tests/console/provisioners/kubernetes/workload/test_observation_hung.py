@@ -1,4 +1,4 @@
-"""Hung or dead: pods as a kubelet writes them, with the events of their probes."""
+"""Hung versus crashed pods, from kubelet documents and probe events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.console.provisioners.kubernetes.workload.test_observation import (
     pod,
 )
 
-# A kubelet's document of one that crashed, was restarted, became ready and then hung: the Ready
-# condition changed after the present process had started, the old exit is still in lastState.
+# A pod that crashed, restarted, became ready and then hung: the Ready condition changed after the
+# current process started, and the old exit is still in lastState.
 HANGS = container(RUNNING, started=True, ready=False, lastState=died("Error", 1, "x")) | {
     "conditions": [
         condition("Ready", "False", "ContainersNotReady")
@@ -73,7 +73,7 @@ def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:
 
 
 def test_one_that_starts_again_after_a_crash_still_tells_of_it() -> None:
-    """Its Ready condition changed when the process before it died."""
+    """Its Ready condition changed when the previous process ended."""
     starting = container(RUNNING, started=True, lastState=died("Error", 1, "ValueError: x")) | {
         "conditions": [condition("Ready", "False")]
     }
