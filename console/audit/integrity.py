@@ -1,4 +1,4 @@
-"""The integrity of the audit log for people: the System page, the doctor and the command line."""
+"""Audit log integrity for the System page, the doctor and the command line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_round() -> Round:
 
 
 def verify() -> tuple[str, bool]:
-    """The verification of every row, in words, and whether nothing was changed."""
+    """Verify every row; return a summary and whether the log is intact."""
     try:
         chain.link()
         found = chain.check(limit=None)
@@ -61,13 +61,13 @@ def verify() -> tuple[str, bool]:
 
 
 def compare(head: str) -> str:
-    """Return what is wrong with the row that an earlier verification called its head, else ""."""
+    """Return the problem with the row that an earlier verification reported as head, else ""."""
     place, _, seal = head.partition(":")
     if not place.isdecimal() or not seal:
         return f"--head {head!r} cannot be used: write it as an earlier verification printed it."
     kept = AuditChain.objects.get(pk=1)
     if int(place) < kept.first_sequence:
-        return ""  # pruned since; the chain itself says so
+        return ""  # pruned since; verified by the chain itself
     known = (
         kept.first_seal
         if int(place) == kept.first_sequence
@@ -89,7 +89,7 @@ def reseal() -> str:
 
 
 def prune(before: str) -> str:
-    """Raises ValueError for what is no date, chain.BrokenChainError for a log that was changed."""
+    """Raise ValueError for an invalid date, chain.BrokenChainError for a modified log."""
     day = datetime.strptime(before, "%Y-%m-%d").replace(tzinfo=UTC)
     chain.link()
     gone = chain.prune(day)

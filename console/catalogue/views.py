@@ -1,4 +1,4 @@
-"""The page of instance types: what each holds, what it costs, and since when we believe that."""
+"""Instance type pages: sizes, prices and their dates."""
 
 from __future__ import annotations
 

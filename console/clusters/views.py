@@ -1,4 +1,4 @@
-"""The Clusters pages: what there is, what each can carry and grants, and what admins change."""
+"""Cluster pages: list, capabilities, rights, and changes by admins."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _form(
 @require_POST
 @role_required("admin")
 def contexts(request: HttpRequest) -> HttpResponse:
-    """Those of what is being pasted, or of this machine, to choose one; keeps nothing."""
+    """Return the contexts of the pasted kubeconfig or of the server's; stores nothing."""
     form = ClusterForm(request.POST, request.FILES)
     kind, text = request.POST.get("kind") or KUBECONFIG, form.typed().get("kubeconfig", "")
     seen: tuple[ContextSeen, ...] = ()
@@ -135,7 +135,7 @@ SHOWN = 8
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:
-    """Clusters belong to the platform: whoever may search at all may see them."""
+    """Search clusters; any role may view them."""
     rows = selectors.clusters().filter(name__icontains=text)[:EACH]
     return [
         Hit("cluster", row.name, reverse("clusters:cluster", args=[row.name]), "topology-star-3")

@@ -1,4 +1,4 @@
-"""/api/v1/teams/: teams and who is in them. One sees one's own; who has a role everywhere, all."""
+"""/api/v1/teams/: teams and members. Team members see their own teams."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Teams(GenericAPIView[Team]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """For admins of the console."""
+        """Requires the admin role."""
         made = team_actions.create(_actor(request), body(request.data, FIELDS))
         return Response(_shown(request, made.slug), status=201)
 
@@ -78,7 +78,7 @@ class TeamView(GenericAPIView[Team]):
         responses={200: TeamSerializer, **_REFUSED},
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """For admins of the console. An endpoint outside new namespaces stays where it is."""
+        """Requires the admin role. Endpoints outside new namespaces stay where they are."""
         expect_same(request, _shown(request, slug))
         team_actions.change(_actor(request), slug, body(request.data, FIELDS))
         return Response(_shown(request, slug))
@@ -90,7 +90,7 @@ class TeamView(GenericAPIView[Team]):
         responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
     )
     def delete(self, request: Request, slug: str) -> Response:
-        """Refused while it owns an endpoint. Tokens made for it alone end with it."""
+        """Rejected while the team owns an endpoint. Tokens limited to the team are revoked."""
         expect_same(request, _shown(request, slug))
         team_actions.delete(_actor(request), slug)
         return Response(status=204)
@@ -132,7 +132,7 @@ class MemberView(GenericAPIView[Membership]):
         responses={200: MemberSerializer, **_REFUSED},
     )
     def put(self, request: Request, slug: str, username: str) -> Response:
-        """For admins of the team, and of the console."""
+        """Requires the admin role, for the team or console-wide."""
         team = found(request, slug)
         data = body(request.data, ("role",))
         if "role" not in data:
@@ -155,7 +155,7 @@ class MemberView(GenericAPIView[Membership]):
 
 
 def found(request: Request, slug: str) -> Team:
-    """One that the caller may see; another team is as if not there."""
+    """Return the team; raise 404 if it is missing or hidden from the caller."""
     team = selectors.teams_seen(request.user).filter(slug=slug).first()
     if team is None:
         raise Http404

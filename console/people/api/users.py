@@ -1,4 +1,4 @@
-"""/api/v1/users/: people of the console and their roles. For admins."""
+"""/api/v1/users/: users and their roles. Requires the admin role."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class UserListView(GenericAPIView[User]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """The password is in this answer and nowhere else."""
+        """The password is returned in this response only."""
         data = body(request.data, ("username", "role"))
         name, role = text(data, "username"), text(data, "role", Role.MEMBER.value)
         user, password = actions.create_user(_actor(request), name, role)
@@ -95,8 +95,9 @@ class UserView(GenericAPIView[User]):
         responses={200: UserSerializer, **_REFUSED},
     )
     def patch(self, request: Request, username: str) -> Response:
-        """The last admin stays one. Deactivation ends every session and revokes every API token;
-        a lower role lowers the tokens above it."""
+        """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
+        tokens; a lower role also lowers the user's tokens.
+        """
         user = _found(username)
         expect_same(request, UserSerializer(user).data)
         data = body(request.data, ("role", "active"))
@@ -121,8 +122,9 @@ class Password(GenericAPIView[User]):
         responses={200: PasswordSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, username: str) -> Response:
-        """In this answer and nowhere else. The old one stops working, every session ends and
-        every API token of the person is revoked."""
+        """The new password is returned in this response only. The old password stops working, all
+        sessions end and all API tokens of the user are revoked.
+        """
         body(request.data, ())
         password, ended = actions.reset_password(_actor(request), _found(username))
         facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}

@@ -1,6 +1,6 @@
-"""The people of the console: found, added, given roles, let out. Shape only: actions.py decides.
+"""User pages: list, create, change roles and deactivate through actions.
 
-A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+Pages that may show a secret are `never_cache`, which keeps it out of intermediate caches.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ FILTERS = ("q", "role", "team", "state")
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def people(request: HttpRequest) -> HttpResponseBase:
-    """POST creates a person; the page that answers shows their password once. Who is no admin of
-    the console finds their teams instead."""
+    """List users; POST creates one and shows its password once. Non-admins go to their teams."""
     if request.method != "POST" and not allows(request.user, "admin"):
         return redirect("accounts:teams")
     return _create_or_show(request)

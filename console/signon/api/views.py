@@ -1,6 +1,6 @@
-"""/api/v1/sessions/: one's own sessions; and what an admin does about somebody's way in.
+"""/api/v1/sessions/: the caller's sessions; session and second-factor resets by admins.
 
-Setting up a second factor, signing on and confirming are for a person at a browser, and stay there.
+Second-factor setup, single sign-on and confirmation need a browser and have no REST API.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PersonSessions(GenericAPIView[Session]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, username: str) -> Response:
-        """Their API tokens stay."""
+        """API tokens remain valid."""
         person = _person(username)
         ended = flow.end_sessions(person)
         record(_actor(request), "user.session.end", flow.target(person), {"all": ended})
@@ -105,7 +105,9 @@ class PersonFactor(GenericAPIView[Session]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, username: str) -> Response:
-        """For who lost it: the password alone lets them in then. Their sessions end."""
+        """For a user who lost the second factor: the password alone suffices afterwards. All
+        sessions of the user end.
+        """
         person = _person(username)
         if not totp.turn_off(_actor(request), person):
             raise Http404
