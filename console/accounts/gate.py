@@ -39,8 +39,8 @@ NO_RIGHT = (
 class GateKind:
     """Kind of team-owned object.
 
-    `find(name)` returns the object or None; `names(user)` the names the user may view; `list_url` is the
-    URL name to redirect to when the object was deleted.
+    `find(name)` returns the object or None; `names(user)` the names the user may view. Pages
+    redirect to `list_url` (a URL name) when the object was deleted.
     """
 
     find: Find

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
-from allauth.socialaccount.internal import statekit
 from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.utils import generate_code_challenge
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -130,8 +130,9 @@ def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], *
     pair = generate_code_challenge()
     nonce = secrets.token_urlsafe(24)
     kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
-    client = adapter.get_client(request, adapter.get_provider().app)
-    client.state = statekit.stash_state(request, provider_id=provider.id, state=kept)
+    social = adapter.get_provider()
+    client = adapter.get_client(request, social.app)
+    client.state = social.stash_redirect_state(request, "login", data=kept)
     asked = {
         **more,
         "nonce": nonce,
@@ -143,18 +144,14 @@ def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], *
 
 def arrival(request: HttpRequest, provider: Provider) -> Person:
     """Return the user of a callback; each attempt of this browser is accepted once."""
-    state = statekit.unstash_state(
-        request, provider_id=provider.id, state_id=request.GET.get("state", "")
-    )
-    if state is None:
-        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+    adapter = Adapter(request, provider.id)
+    social = adapter.get_provider()
+    state = _unstash(request, social)
     if "error" in request.GET or "code" not in request.GET:
         raise Rejected("the provider refused")
-    adapter = Adapter(request, provider.id)
     facts = metadata(adapter, provider)
-    app = adapter.get_provider().app
     try:
-        client = adapter.get_client(request, app)
+        client = adapter.get_client(request, social.app)
         answer = client.get_access_token(
             request.GET["code"], pkce_code_verifier=state["pkce_code_verifier"]
         )
@@ -174,6 +171,17 @@ def arrival(request: HttpRequest, provider: Provider) -> Person:
         raise Rejected("userinfo is about somebody else")
     end = facts.get("end_session_endpoint", "")
     return Person(provider, claims["sub"], {**more, **claims}, state, end if safe(end) else "")
+
+
+def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
+    try:
+        stashed = social.unstash_redirect_state(request, request.GET.get("state", ""))
+    except PermissionDenied:
+        stashed = {}
+    state: dict[str, Any] | None = stashed.get("data")
+    if state is None:
+        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+    return state
 
 
 def metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
