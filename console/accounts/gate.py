@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
@@ -16,7 +18,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import ResolverMatch, reverse
 
 from console.accounts.models import Role, User
-from console.accounts.permissions import Somebody, View, allows, allows_somewhere
+from console.accounts.permissions import (
+    RANK,
+    Somebody,
+    View,
+    allows,
+    allows_somewhere,
+    require,
+    require_somewhere,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,29 @@ def check(request: HttpRequest, user: User) -> None:
     thing = subject(request)
     if thing is None or not allows(user, Role.VIEWER, of=thing):
         raise Http404
+
+
+def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], View]:
+    """Require a role for a function view; viewer views are checked by the gate.
+
+    For a view of a team-owned object, the role for that object suffices. With `somewhere`, the role
+    in any team suffices and the action checks the team.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if somewhere:
+                require_somewhere(request.user, role)
+            elif not allows(request.user, role):
+                require(request.user, role, of=subject(request))
+            return view(request, *args, **kwargs)
+
+        # Decorators around it copy the attribute (functools.wraps).
+        cast(Any, guarded).needs_no_right = RANK[role] == 0
+        return guarded
+
+    return decorate
 
 
 class GateMiddleware:

@@ -11,13 +11,12 @@ role may view them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 
 from console.accounts.models import Membership, Role, User
 
@@ -108,31 +107,6 @@ def visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> Quer
     """Filter to rows the user may view; `path` is the lookup from a row to its team."""
     teams = teams_where(user, Role.VIEWER)
     return queryset if teams is None else queryset.filter(**{f"{path}__in": teams})
-
-
-def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], View]:
-    """Require a role for a function view; viewer views are checked by the gate.
-
-    For a view of a team-owned object, the role for that object suffices. With `somewhere`, the role
-    in any team suffices and the action checks the team.
-    """
-
-    def decorate(view: View) -> View:
-        @wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if somewhere:
-                require_somewhere(request.user, role)
-            elif not allows(request.user, role):
-                from console.accounts import gate  # avoids an import cycle
-
-                require(request.user, role, of=gate.subject(request))
-            return view(request, *args, **kwargs)
-
-        # Decorators around it copy the attribute (functools.wraps).
-        cast(Any, guarded).needs_no_right = RANK[role] == 0
-        return guarded
-
-    return decorate
 
 
 def forget(user: User) -> None:

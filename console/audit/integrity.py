@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-from django.utils import timezone
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from console.audit import chain
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.system.rounds import Round, RoundState
 from console.vault.encryption import Unreadable
 from console.vault.key_rotation import Sealed
 
 _TARGET = "audit/log"
-_NAME, _PURPOSE = "audit log", "Links new audit rows, and looks for rows that were changed"
-_LATE = timedelta(minutes=30)
-_BROKEN = (
+BROKEN_REMEDY = (
     "Compare the row with a backup or with shipped logs. When that is done: emberline audit reseal,"
     " which accepts the rows as they are and records that."
 )
@@ -29,23 +25,29 @@ SEALED = Sealed(
 )
 
 
-def as_round() -> Round:
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """Stored state of the chain; `waiting_since` is the time of the oldest unlinked row."""
+
+    checked_at: datetime | None
+    problem: str
+    first_sequence: int
+    last_sequence: int
+    waiting_since: datetime | None
+
+
+def chain_state() -> ChainState | None:
     found = AuditChain.objects.filter(pk=1).first()
-    if found is None or found.checked_at is None:
-        state, text = RoundState.IDLE, "Nothing was verified yet."
-        return Round(_NAME, _PURPOSE, state, None, text, "The first check is within 10 minutes.")
-    last = found.checked_at
-    if found.problem:
-        text = f"The audit log was changed outside the console: {found.problem}."
-        return Round(_NAME, _PURPOSE, RoundState.FAILING, last, text, _BROKEN)
+    if found is None:
+        return None
     oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
-    waits = oldest is not None and timezone.now() - oldest.at > _LATE
-    if waits or timezone.now() - last > _LATE:
-        text = "New audit rows are not linked: until then their removal cannot be seen."
-        remedy = "Look at System for the worker and the timetable (beat)."
-        return Round(_NAME, _PURPOSE, RoundState.LATE, last, text, remedy)
-    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
-    return Round(_NAME, _PURPOSE, RoundState.WORKING, last, text)
+    return ChainState(
+        found.checked_at,
+        found.problem,
+        found.first_sequence,
+        found.last_sequence,
+        oldest.at if oldest else None,
+    )
 
 
 def verify() -> tuple[str, bool]:
@@ -56,7 +58,8 @@ def verify() -> tuple[str, bool]:
     except Unreadable as error:
         return f"The audit log cannot be verified. {error}", False
     if found.problem:
-        return f"The audit log was changed outside the console: {found.problem}. {_BROKEN}", False
+        text = f"The audit log was changed outside the console: {found.problem}. {BROKEN_REMEDY}"
+        return text, False
     return f"Intact: {found.rows} rows, {found.waiting} not linked yet, head {found.head}.", True
 
 

@@ -19,10 +19,8 @@ from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.claims import mark_due
 from console.clusters import refresh, related_objects, tasks, validation
-from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Problem, Refused, expect_generation
-from console.provisioners.kubernetes.api.access import own_namespace
 from console.vault import encryption
 from console.vault.key_rotation import Sealed
 
@@ -32,20 +30,6 @@ SEALED = Sealed(
     purpose=lambda cluster, _column: cluster.purpose,
     title=lambda cluster: f"cluster/{cluster.name}",
 )
-
-
-def ensure_in_cluster() -> None:
-    """Create the row of the cluster the console runs in, if Kubernetes is configured.
-
-    Concurrent callers create it once.
-    """
-    if Cluster.objects.filter(name=IN_CLUSTER).exists():
-        return
-    try:
-        facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
-        _create(None, IN_CLUSTER, facts)
-    except IntegrityError:
-        return
 
 
 def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:

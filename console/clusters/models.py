@@ -1,6 +1,6 @@
 """Clusters and their observed status.
 
-`actions` writes Cluster; `refresh` alone writes ClusterStatus.
+`actions` writes Cluster (`refresh` the in-cluster one); `refresh` alone writes ClusterStatus.
 """
 
 from __future__ import annotations

@@ -12,14 +12,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.audit.record import record
 from console.claims import claim
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason
+from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.counters import count
 from console.provisioners.base import ProvisionError
+from console.provisioners.kubernetes.api.access import own_namespace
 from console.provisioners.kubernetes.api.reader import NotSaid, Reader
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.rights import Granted
@@ -45,6 +48,21 @@ class ClusterObservation:
     reason: str
     message: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+def ensure_in_cluster() -> None:
+    """Create the row of the cluster the console runs in; concurrent callers create it once."""
+    if Cluster.objects.filter(name=IN_CLUSTER).exists():
+        return
+    facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
+    try:
+        with transaction.atomic():
+            cluster = Cluster.objects.create(name=IN_CLUSTER, **facts)
+            ClusterStatus.objects.create(cluster=cluster)
+            shown = {key: str(value) for key, value in facts.items()}
+            record(None, "create", f"cluster/{IN_CLUSTER}", shown)
+    except IntegrityError:
+        return
 
 
 def refresh(cluster_id: str) -> ClusterObservation | None:

@@ -28,10 +28,10 @@ def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
 @shared_task(base=BaseTask, name="console.clusters.tasks.sweep")
 def sweep() -> None:
     """Refresh clusters that are due or whose message was lost."""
-    from console.clusters import actions
     from console.clusters.models import ClusterStatus
+    from console.clusters.refresh import ensure_in_cluster
 
     if settings.EMBERLINE.provisioner == "kubernetes":
-        actions.ensure_in_cluster()
+        ensure_in_cluster()
     for pk in due(ClusterStatus, timezone.now(), limit=50):
         refresh_cluster.nudge(str(pk))

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.clusters import actions, related_objects, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm

@@ -7,7 +7,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.system import rounds, selectors
 from console.web import responses
 

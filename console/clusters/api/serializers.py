@@ -116,7 +116,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         )
 
     def get_used_by(self, cluster: Cluster) -> list[str]:
-        """Return users such as "endpoint demo"; a cluster in use cannot be removed."""
+        """Objects such as "endpoint demo"; a cluster in use cannot be removed."""
         found = self.context.get("users")  # loaded once per list
         if found is None:
             found = selectors.users_seen(self.context["request"].user)

@@ -11,8 +11,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import MembershipSource, Team, TeamRole, User
-from console.accounts.permissions import allows, role_required
+from console.accounts.permissions import allows
 from console.core.errors import Refused
 from console.people import team_actions
 from console.people.forms import TeamForm

@@ -16,8 +16,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import ApiToken, User
-from console.accounts.permissions import role_required
 from console.people import token_actions
 from console.people.forms import NewTokenForm, refuse
 

@@ -17,8 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import Role, User
-from console.accounts.permissions import allows, role_required
+from console.accounts.permissions import allows
 from console.people import actions
 from console.people.forms import NewPersonForm, refuse
 

@@ -16,8 +16,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from console.accounts.gate import role_required
 from console.accounts.models import Role, Team, User
-from console.accounts.permissions import role_required
 from console.audit.record import record
 from console.signon import flow, oidc, totp
 from console.signon.core.configuration import ROLES, Provider
