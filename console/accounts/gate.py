@@ -31,8 +31,6 @@ from console.accounts.permissions import (
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Team-owned object (see permissions.Owned)."""
-
     team_id: int | None
 
 
@@ -64,7 +62,6 @@ _CONVERTED = re.compile(r"<(\w+):(\w+)>")
 
 
 def register(converter: str, kind: GateKind) -> None:
-    """Register a kind; called from AppConfig.ready."""
     _kinds[converter] = kind
 
 

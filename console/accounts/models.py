@@ -24,8 +24,6 @@ class Role(models.TextChoices):
 
 
 class TeamRole(models.TextChoices):
-    """Role for the objects of one team."""
-
     VIEWER = "viewer", "Viewer"
     OPERATOR = "operator", "Operator"
     ADMIN = "admin", "Admin"

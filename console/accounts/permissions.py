@@ -73,7 +73,6 @@ def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
 
 
 def allows_somewhere(user: Somebody, role: str) -> bool:
-    """Return whether the user has the role console-wide or in any team."""
     teams = teams_where(user, role)
     return teams is None or bool(teams)
 

@@ -58,7 +58,6 @@ def teams_with(viewer: Somebody, role: str = "viewer") -> QuerySet[Team]:
 
 
 def colleagues() -> bool:
-    """Return whether more than one user can log in."""
     return User.objects.filter(is_active=True).count() > 1
 
 

@@ -53,8 +53,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return 'Bearer realm="emberline"'
 
 
-class SessionAuthentication(authentication.SessionAuthentication):
-    """DRF's class, subclassed as the single place for changes."""
+class SessionAuthentication(authentication.SessionAuthentication): ...
 
 
 def sender(scope: Any) -> str:

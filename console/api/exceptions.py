@@ -85,7 +85,6 @@ def _plain(value: Any) -> Any:
 
 
 def _flat(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
-    """Flatten DRF's nested details to a list with dotted fields."""
     if isinstance(details, dict) and {"message", "code"} == set(details):
         yield _item(str(details["code"]), str(details["message"]), path or None)
     elif isinstance(details, dict):

@@ -60,7 +60,6 @@ def idempotent(handler: Handler) -> Handler:
 
 
 def prune() -> int:
-    """Delete expired responses; return how many."""
     return GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
 
 

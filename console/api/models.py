@@ -7,11 +7,6 @@ from django.utils import timezone
 
 
 class GivenAnswer(models.Model):
-    """Response written by `idempotency` in the transaction of the create.
-
-    `sealed` holds the encrypted body; `fingerprint` identifies the request.
-    """
-
     caller = models.CharField(max_length=80)
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(max_length=64)

@@ -57,8 +57,6 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One column of the order."""
-
     name: str
     down: bool
 

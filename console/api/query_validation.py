@@ -38,7 +38,6 @@ class KnownParameters(BasePermission):
 
 @lru_cache(maxsize=1024)
 def documented(view_class: Any, method: str) -> Mapping[str, dict[str, Any]]:
-    """Return the documented query parameters of an operation with their schemas."""
     method = "GET" if method == "HEAD" else method
     if not hasattr(view_class, method.lower()):
         return {}

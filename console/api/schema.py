@@ -77,8 +77,6 @@ def load_extensions() -> None:
 
 
 class Described(AutoSchema):
-    """DEFAULT_SCHEMA_CLASS."""
-
     def get_override_parameters(self) -> list[Any]:
         found = list(super().get_override_parameters())
         if self.method == "GET":

@@ -9,7 +9,6 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, name="console.api.tasks.prune")
 def prune() -> None:
-    """Delete expired idempotency responses."""
     from console.api import idempotency
 
     idempotency.prune()

@@ -27,7 +27,10 @@ SEALED = Sealed(
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """Stored state of the chain; `waiting_since` is the time of the oldest unlinked row."""
+    """Stored state of the chain.
+
+    `waiting_since` is the time of the oldest unlinked row, read only if the chain is intact.
+    """
 
     checked_at: datetime | None
     problem: str
@@ -40,7 +43,9 @@ def chain_state() -> ChainState | None:
     found = AuditChain.objects.filter(pk=1).first()
     if found is None:
         return None
-    oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
+    oldest = None
+    if found.checked_at is not None and not found.problem:
+        oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
     return ChainState(
         found.checked_at,
         found.problem,

@@ -22,7 +22,6 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all entries by name, in one query."""
     own = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
     found = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
     found += [
@@ -46,7 +45,6 @@ def get(name: str) -> Entry | None:
 
 
 def instances() -> dict[str, Instance]:
-    """Return the instance types by name."""
     return {entry.instance.name: entry.instance for entry in entries()}
 
 
@@ -76,6 +74,5 @@ def prices() -> InstancePriceList:
 
 
 def price_history(name: str) -> QuerySet[InstancePrice]:
-    """Return the stored prices, latest first."""
     rows = InstancePrice.objects.filter(name=name).select_related("changed_by")
     return rows.order_by("-since")

@@ -124,7 +124,6 @@ def _set(cluster: Cluster, facts: Mapping[str, Any]) -> None:
 
 
 def _differs(cluster: Cluster, key: str, value: Any) -> bool:
-    """Return whether the value changes; a given kubeconfig always counts as a change."""
     return key == "kubeconfig" or getattr(cluster, key) != value
 
 

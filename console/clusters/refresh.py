@@ -42,8 +42,6 @@ AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 30.0, ClusterPhase.F
 
 @dataclass(frozen=True, slots=True)
 class ClusterObservation:
-    """Result of one query; `facts` are the status fields to update."""
-
     phase: ClusterPhase
     reason: str
     message: str = ""

@@ -25,8 +25,6 @@ from console.vault import encryption
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Cluster for a page."""
-
     cluster: Cluster
     inventory: Inventory
     granted: Granted
@@ -127,7 +125,6 @@ def clusters() -> QuerySet[Cluster]:
 
 
 def names() -> list[str]:
-    """Return the clusters an endpoint may name."""
     found = Cluster.objects.values_list("name", flat=True)
     return sorted({*found, *filter(None, [default_cluster()])})
 

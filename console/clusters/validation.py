@@ -36,7 +36,6 @@ def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changed fields; a given kubeconfig always counts as changed."""
     gathered = Gathered()
     gathered.take(_known, data, CHANGEABLE)
     facts: dict[str, Any] = {}

@@ -97,7 +97,6 @@ class TeamForm(Styled, forms.Form):
 
 
 def refuse(form: forms.Form, error: ValidationError) -> None:
-    """Attach the action's errors to the form fields they name."""
     for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
         for text in texts:
             form.add_error(name if name in form.fields else None, text)

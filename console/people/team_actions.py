@@ -101,7 +101,6 @@ def delete(actor: User, slug: str) -> None:
 
 @transaction.atomic
 def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
-    """Add a member or change its role."""
     team = _locked(slug)
     require(actor, Role.ADMIN, of=team)
     if role not in TeamRole.values:

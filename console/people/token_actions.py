@@ -80,7 +80,6 @@ def create_token(
 
 @transaction.atomic
 def revoke_token(actor: User, token: ApiToken) -> None:
-    """Revoke a token as its owner or an admin."""
     if token.user_id != actor.pk:
         require(actor, Role.ADMIN)
     record(actor, "token.revoke", _target(token), {"role": [token.role, None]})
@@ -89,7 +88,6 @@ def revoke_token(actor: User, token: ApiToken) -> None:
 
 @transaction.atomic
 def end_access(actor: User | None, user: User, reason: str) -> EndedAccess:
-    """End all sessions of the user and revoke all tokens."""
     sessions, _ = user.sessions.all().delete()
     return EndedAccess(sessions, revoke_tokens(actor, user, reason))
 

@@ -18,8 +18,6 @@ SECOND_FACTOR = ("optional", "admins", "everybody")
 
 @dataclass(frozen=True, slots=True)
 class LoginPolicy:
-    """`settings.SIGNON`."""
-
     local_login: str = "everybody"
     break_glass: tuple[str, ...] = ()  # user names, case-folded
     second_factor: str = "optional"

@@ -93,7 +93,6 @@ def form_for(user: User, data: Any = None) -> ConfirmForm:
 
 
 def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
-    """Reject a REST call that uses a session instead of a token."""
     code, detail, remedy = demand
     body: dict[str, object] = {
         "code": code,

@@ -121,7 +121,6 @@ def finish(
 
 
 def must_have_factor(request: HttpRequest, user: User) -> bool:
-    """Return whether the policy requires a second factor that is missing."""
     wanted = settings.SIGNON.second_factor
     asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
     return asked and not of(request).get("trusted") and not totp.on(user)

@@ -54,7 +54,6 @@ def arrived(person: Person) -> User:
 
 @transaction.atomic
 def link(user: User, person: Person) -> None:
-    """Link the provider account to the logged-in user."""
     identity = _identity(person)
     if identity is not None:
         if identity.user_id == user.pk:

@@ -85,7 +85,6 @@ def turn_on(user: User, secret: str, code: str) -> list[str]:
 
 @transaction.atomic
 def turn_off(actor: User | None, user: User) -> bool:
-    """Disable the factor, as its user or an admin; return whether it was on."""
     gone, _ = Factor.objects.filter(user=user).delete()
     if gone:
         own = actor is not None and actor.pk == user.pk

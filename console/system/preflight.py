@@ -49,7 +49,6 @@ def ask() -> list[PreflightResult]:
 
 
 def register(part: Callable[[], Iterator[PreflightResult]]) -> None:
-    """Register an app's checks; called from AppConfig.ready."""
     if part not in _more:
         _more.append(part)
 

@@ -59,7 +59,6 @@ _rounds: list[Callable[[], Round]] = []
 
 
 def register(ask: Callable[[], Round]) -> None:
-    """Register an app's job; called from AppConfig.ready."""
     if ask not in _rounds:
         _rounds.append(ask)
 
@@ -69,7 +68,6 @@ def rounds() -> tuple[Round, ...]:
 
 
 def verdicts() -> Iterator[PreflightResult]:
-    """Return the jobs for the doctor as optional checks."""
     try:
         found = rounds()
     except DatabaseError:

@@ -99,7 +99,6 @@ def system() -> System:
 
 
 def is_known(name: str) -> bool:
-    """Return whether `name` is a program or supervisord itself."""
     if name == KEEPER or name in PURPOSES:
         return True
     return ProcessSeen.objects.filter(name=name).exists()

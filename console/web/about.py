@@ -50,7 +50,6 @@ def installed(name: str) -> str:
 
 
 def runtime() -> list[SoftwarePart]:
-    """Return the components of the console's runtime."""
     parts = [
         SoftwarePart("Emberline", version()),
         SoftwarePart("Python", platform.python_version()),
@@ -63,12 +62,10 @@ def runtime() -> list[SoftwarePart]:
 
 @lru_cache(maxsize=1)
 def packages() -> tuple[SoftwarePart, ...]:
-    """Return all installed packages with their stated licence."""
     return tuple(sorted(_packages(), key=lambda part: part.name.casefold()))
 
 
 def browser_files() -> list[SoftwarePart]:
-    """Return third-party browser assets from their manifest."""
     readme = finders.find("vendor/README.md")
     path = Path(str(readme)) if readme else settings.EMBERLINE.static_root / "vendor/README.md"
     try:

@@ -76,7 +76,6 @@ def workers(**_: Any) -> list[CheckMessage]:
 
 @register()
 def private_files(**_: Any) -> list[CheckMessage]:
-    """Check that files under var/secrets are readable by their owner only."""
     folder = settings.EMBERLINE.secrets
     if not folder.exists():
         return []

@@ -63,7 +63,6 @@ def database_unavailable(error: BaseException | None) -> str:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Handle an exception of any layer (Django's handler500)."""
     error = sys.exc_info()[1]
     if fault := disk.fault(error):
         return _disk_unavailable(request, fault)

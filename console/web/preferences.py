@@ -12,14 +12,12 @@ from console.web.models import Preference
 
 
 def get(user: Any, key: str) -> Any:
-    """Return the setting; None if unset."""
     if not isinstance(user, User):
         return None
     return Preference.objects.filter(user=user, key=key).values_list("value", flat=True).first()
 
 
 def put(user: Any, key: str, value: Any) -> None:
-    """Store the setting; None deletes it."""
     if not isinstance(user, User):
         return
     if value is None:

@@ -29,7 +29,6 @@ FIELDS = {
 
 
 def check(name: Any, data: Mapping[str, Any]) -> Instance:
-    """Return the instance type in `data`; raise Refused."""
     problems = [
         Problem(field, None, "There is no such field.", _known(), "unknown_field")
         for field in data
@@ -69,7 +68,6 @@ def check(name: Any, data: Mapping[str, Any]) -> Instance:
 
 
 def to_data(instance: Instance) -> dict[str, Any]:
-    """Return the fields in the format of `check`."""
     return {
         "vcpus": instance.vcpus,
         "memory_gib": round(instance.memory_bytes / GIB, 3),

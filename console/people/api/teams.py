@@ -155,7 +155,6 @@ class MemberView(GenericAPIView[Membership]):
 
 
 def found(request: Request, slug: str) -> Team:
-    """Return the team; raise 404 if it is missing or hidden from the caller."""
     team = selectors.teams_seen(request.user).filter(slug=slug).first()
     if team is None:
         raise Http404

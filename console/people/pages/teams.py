@@ -111,7 +111,6 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 
 def found(request: HttpRequest, slug: str) -> Team:
-    """Return the team; raise 404 if it is missing or hidden from the viewer."""
     one = selectors.teams_with(request.user).filter(slug=slug).first()
     if one is None:
         raise Http404

@@ -56,8 +56,6 @@ class SetupForm(Styled, forms.Form):
 
 
 class ConfirmForm(Styled, forms.Form):
-    """Asks for password or code, depending on what the user has."""
-
     again_password = forms.CharField(
         label="Your password",
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),

@@ -106,7 +106,6 @@ def session_end(request: HttpRequest, key: str) -> HttpResponse:
 
 @require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
-    """End all sessions except this one."""
     user = cast(User, request.user)
     ended = flow.end_sessions(user, but=_own(request))
     record(user, "user.session.end", flow.target(user), {"others": ended})

@@ -38,7 +38,6 @@ def start(request: HttpRequest, provider_id: str) -> HttpResponse:
 @never_cache
 @require_POST
 def link(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Link a provider account to the logged-in user."""
     state = {"process": LINK, "user": request.user.pk, "next": ""}
     return _away(request, _provider(provider_id), state)
 

@@ -31,8 +31,6 @@ _LINGER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Limits in bytes and seconds."""
-
     # A login form is below 1 KiB.
     anonymous: int = 32 * 1024
     # Twice the largest JSON or form (4 MiB, console/api/content.py).
@@ -90,8 +88,6 @@ class _Gate:
 
 
 class _Body:
-    """Body of one request while it is received."""
-
     def __init__(self, gate: _Gate, scope: Any, receive: Receive) -> None:
         self._gate, self._limits = gate, gate.limits
         self._scope, self._receive = scope, receive

@@ -207,7 +207,6 @@ looks = _Looks()
 
 
 def asked(question: Callable[[], T]) -> T:
-    """Run a source's database query in a thread."""
     try:
         return question()
     finally:

@@ -55,7 +55,6 @@ _cards: dict[str, Card] = {}
 
 
 def register(card: Card) -> None:
-    """Register or replace by key; called from AppConfig.ready."""
     _cards[card.key] = card
 
 

@@ -32,7 +32,6 @@ _items: dict[str, NavItem] = {}
 
 
 def register(item: NavItem) -> None:
-    """Register or replace by URL; called from AppConfig.ready."""
     _items[item.url_name] = item
 
 
@@ -63,7 +62,6 @@ _tabs: dict[tuple[str, str], Tab] = {}
 
 
 def register_tabs(tab: Tab) -> None:
-    """Register or replace by URL; called from AppConfig.ready."""
     _tabs[tab.kind, tab.url_name] = tab
 
 

@@ -56,7 +56,6 @@ def found(viewer: Any, text: str) -> list[Hit]:
 
 
 def cleaned(text: str) -> str:
-    """Remove characters that a database rejects."""
     return text.replace("\0", "").strip()[:LONGEST]
 
 
