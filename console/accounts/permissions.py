@@ -11,7 +11,7 @@ role may view them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
@@ -106,6 +106,11 @@ def visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> Quer
     """Filter to rows the user may view; `path` is the lookup from a row to its team."""
     teams = teams_where(user, Role.VIEWER)
     return queryset if teams is None else queryset.filter(**{f"{path}__in": teams})
+
+
+def actor_of(request: Any) -> Any:
+    """Return the user of a Django or REST request behind a login, typed for actions."""
+    return request.user
 
 
 def forget(user: User) -> None:

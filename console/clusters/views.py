@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.gate import role_required
+from console.accounts.permissions import actor_of
 from console.clusters import actions, related_objects, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
@@ -45,7 +46,7 @@ def add(request: HttpRequest) -> HttpResponseBase:
         return _form(request, ClusterForm(), None, 200)
     form = ClusterForm(request.POST, request.FILES)
     try:
-        made = actions.add(_user(request), request.POST.get("name", "").strip(), form.typed())
+        made = actions.add(actor_of(request), request.POST.get("name", "").strip(), form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, None, error.status_code)
@@ -61,7 +62,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return _form(request, ClusterForm(cluster=found), found, 200)
     form = ClusterForm(request.POST, request.FILES, cluster=found)
     try:
-        actions.change(_user(request), name, form.typed())
+        actions.change(actor_of(request), name, form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, found, error.status_code)
@@ -101,7 +102,7 @@ def contexts(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def check(request: HttpRequest, name: str) -> HttpResponse:
-    actions.check(_user(request), _found(name).name)
+    actions.check(actor_of(request), _found(name).name)
     messages.info(request, f"Cluster {name} is asked now.")
     return redirect("clusters:cluster", name)
 
@@ -113,7 +114,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     return confirmed(
         request,
         name,
-        lambda: actions.remove(_user(request), name),
+        lambda: actions.remove(actor_of(request), name),
         page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
         done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
@@ -125,10 +126,6 @@ def _found(name: str) -> Cluster:
     if found is None:
         raise Http404
     return found
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user
 
 
 SHOWN = 8

@@ -127,7 +127,7 @@ class Factor(models.Model):
 log = logging.getLogger(__name__)
 
 FACTS = "signon"
-# State of a login in progress: provider attempt, second factor.
+# Lifetime of an anonymous session: a login in progress at the provider or second factor.
 _NOBODYS_AGE = timedelta(hours=1)
 # Minute resolution saves a write on every request.
 _SEEN_EVERY = timedelta(minutes=1)

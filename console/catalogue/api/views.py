@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expect_same
 from console.catalogue import actions, selectors
@@ -107,14 +108,14 @@ class InstanceTypeView(APIView):
             text = "An instance type is an object."
             raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
         _expect(request, name)
-        actions.save(_user(request), name, dict(data))
+        actions.save(actor_of(request), name, dict(data))
         return Response(_document(_entry(name)))
 
     @extend_schema(summary="Forget an instance type", parameters=[IF_MATCH], responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Delete an added type, or reset a built-in one."""
         _expect(request, name)
-        actions.remove(_user(request), name)
+        actions.remove(actor_of(request), name)
         return Response(status=204)
 
 
@@ -138,7 +139,3 @@ def _entry(name: str) -> Entry:
     if found is None:
         raise NotFound(f"There is no instance type {name}.")
     return found
-
-
-def _user(request: Request) -> Any:
-    return request.user

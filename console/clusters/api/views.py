@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api import watch
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
@@ -105,9 +106,9 @@ class ClusterListView(WatchedList[Cluster]):
         name = data.pop("name", None)
         if dry_run(request):
             with rehearsal():
-                made = actions.add(_user(request), name, data)
+                made = actions.add(actor_of(request), name, data)
             return would("create", made.name, {}, _facts(made), _LABELS)
-        made = actions.add(_user(request), name, data)
+        made = actions.add(actor_of(request), name, data)
         return _shown(request, made.name, 201)
 
 
@@ -136,10 +137,10 @@ class ClusterView(GenericAPIView[Cluster]):
         before, expected = _facts(_found(name)), expected_generation(request)
         if dry_run(request):
             with rehearsal():
-                done = actions.change(_user(request), name, data, expected_generation=expected)
+                done = actions.change(actor_of(request), name, data, expected_generation=expected)
             given = {"kubeconfig": HIDDEN + ", given anew"} if "kubeconfig" in data else {}
             return would("update", name, before, {**_facts(done), **given}, _LABELS)
-        actions.change(_user(request), name, data, expected_generation=expected)
+        actions.change(actor_of(request), name, data, expected_generation=expected)
         return _shown(request, name)
 
     @extend_schema(
@@ -153,9 +154,9 @@ class ClusterView(GenericAPIView[Cluster]):
         expected = expected_generation(request)
         if dry_run(request):
             with rehearsal():
-                actions.remove(_user(request), name, expected_generation=expected)
+                actions.remove(actor_of(request), name, expected_generation=expected)
             return would("delete", name, {}, {}, _LABELS)
-        actions.remove(_user(request), name, expected_generation=expected)
+        actions.remove(actor_of(request), name, expected_generation=expected)
         return Response(status=204)
 
 
@@ -177,7 +178,7 @@ class ClusterCheckView(GenericAPIView[Cluster]):
         """
         cluster = _found(name)
         wait = flag(request, "wait")
-        actions.check(_user(request), cluster.name, wait=wait)
+        actions.check(actor_of(request), cluster.name, wait=wait)
         return _shown(request, name, 200 if wait else 202)
 
 
@@ -198,7 +199,3 @@ def _facts(cluster: Cluster) -> dict[str, Any]:
     """Return the editable fields without the kubeconfig, which is write-only."""
     facts = {name: getattr(cluster, name) for name in _LABELS if name != "kubeconfig"}
     return {**facts, "kubeconfig": HIDDEN if cluster.kubeconfig else None}
-
-
-def _user(request: Request) -> Any:
-    return request.user

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from console.accounts import selectors
 from console.accounts.models import Membership, Team
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
@@ -56,7 +57,7 @@ class Teams(GenericAPIView[Team]):
     @idempotent
     def post(self, request: Request) -> Response:
         """Requires the admin role."""
-        made = team_actions.create(_actor(request), body(request.data, FIELDS))
+        made = team_actions.create(actor_of(request), body(request.data, FIELDS))
         return Response(_shown(request, made.slug), status=201)
 
 
@@ -80,7 +81,7 @@ class TeamView(GenericAPIView[Team]):
     def patch(self, request: Request, slug: str) -> Response:
         """Requires the admin role. Endpoints outside new namespaces stay where they are."""
         expect_same(request, _shown(request, slug))
-        team_actions.change(_actor(request), slug, body(request.data, FIELDS))
+        team_actions.change(actor_of(request), slug, body(request.data, FIELDS))
         return Response(_shown(request, slug))
 
     @extend_schema(
@@ -92,7 +93,7 @@ class TeamView(GenericAPIView[Team]):
     def delete(self, request: Request, slug: str) -> Response:
         """Rejected while the team owns an endpoint. Tokens limited to the team are revoked."""
         expect_same(request, _shown(request, slug))
-        team_actions.delete(_actor(request), slug)
+        team_actions.delete(actor_of(request), slug)
         return Response(status=204)
 
 
@@ -139,7 +140,7 @@ class MemberView(GenericAPIView[Membership]):
             raise Refused(Problem("role", None, "It is missing.", "Send a role.", "required"))
         now = selectors.members(team).filter(user__username=username).first()
         expect_same(request, MemberSerializer(now).data if now else None)
-        team_actions.set_member(_actor(request), slug, username, data["role"])
+        team_actions.set_member(actor_of(request), slug, username, data["role"])
         return Response(_member(request, slug, username))
 
     @extend_schema(
@@ -150,7 +151,7 @@ class MemberView(GenericAPIView[Membership]):
     )
     def delete(self, request: Request, slug: str, username: str) -> Response:
         expect_same(request, _member(request, slug, username))
-        team_actions.remove_member(_actor(request), slug, username)
+        team_actions.remove_member(actor_of(request), slug, username)
         return Response(status=204)
 
 
@@ -171,7 +172,3 @@ def _member(request: Request, slug: str, username: str) -> Any:
     if one is None:
         raise Http404
     return MemberSerializer(one).data
-
-
-def _actor(request: Request) -> Any:
-    return request.user

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from console.accounts import selectors
 from console.accounts.models import ApiToken, User
-from console.accounts.permissions import allows
+from console.accounts.permissions import actor_of, allows
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
@@ -68,7 +68,7 @@ class TokenListView(GenericAPIView[ApiToken]):
         name, role = text(data, "name"), text(data, "role")
         team = text(data, "team", "") if data.get("team") is not None else ""
         made, clear = token_actions.create_token(
-            _actor(request), name, role, days, team, _owner(request, data)
+            actor_of(request), name, role, days, team, _owner(request, data)
         )
         answer = {**TokenSerializer(made).data, "token": clear}
         return Response(answer, status=201, headers={"Cache-Control": "no-store"})
@@ -99,7 +99,7 @@ class TokenView(GenericAPIView[ApiToken]):
         """
         token = _found(request, pk)
         expect_same(request, TokenSerializer(token).data)
-        token_actions.revoke_token(_actor(request), token)
+        token_actions.revoke_token(actor_of(request), token)
         return Response(status=204)
 
 
@@ -133,7 +133,3 @@ def _owner(request: Request, data: dict[str, Any]) -> User | None:
         message = f"Nobody here is called {name}."
         raise Refused(Problem("user", name, message, "Name somebody who is.", "unknown_user"))
     return owner
-
-
-def _actor(request: Request) -> Any:
-    return request.user

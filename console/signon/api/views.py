@@ -5,7 +5,7 @@ Second-factor setup, single sign-on and confirmation need a browser and have no 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.models import User
+from console.accounts.permissions import actor_of
 from console.api.serializers import ErrorSerializer
 from console.audit.record import record
 from console.signon import flow, models, totp
@@ -91,7 +92,7 @@ class PersonSessions(GenericAPIView[Session]):
         """API tokens remain valid."""
         person = _person(username)
         ended = flow.end_sessions(person)
-        record(_actor(request), "user.session.end", flow.target(person), {"all": ended})
+        record(actor_of(request), "user.session.end", flow.target(person), {"all": ended})
         return Response(status=204)
 
 
@@ -109,7 +110,7 @@ class PersonFactor(GenericAPIView[Session]):
         sessions of the user end.
         """
         person = _person(username)
-        if not totp.turn_off(_actor(request), person):
+        if not totp.turn_off(actor_of(request), person):
             raise Http404
         flow.end_sessions(person)
         return Response(status=204)
@@ -117,10 +118,6 @@ class PersonFactor(GenericAPIView[Session]):
 
 def _caller(request: Request) -> User:
     return cast(User, request.user)
-
-
-def _actor(request: Request) -> Any:
-    return request.user
 
 
 def _own(request: Request, key: str) -> Session:
