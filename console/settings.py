@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "console",  # management commands
     "console.accounts",
+    "console.people",
     "console.audit",
     "console.signon",
     "console.catalogue",

@@ -16,7 +16,7 @@ from cachetier.models import CacheTier
 from cachetier.pages.forms import EFFECT_LABELS, TierForm, shown_value
 from cachetier.tier import spec
 from cachetier.tier.spec import BY_NAME, Effect, Problem, Refused, TierSpec
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 
 _DOES = {
     Effect.LIVE: "Restarts nothing, and forgets nothing that still fits.",

@@ -17,7 +17,7 @@ from cachetier.pages.forms import TierForm
 from cachetier.pages.preview import changed_rows
 from cachetier.tier import spec
 from cachetier.tier.spec import Refused
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.core.errors import STALE
 from console.web import responses
 from console.web.confirm_by_name import confirmed

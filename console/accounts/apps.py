@@ -8,8 +8,3 @@ class AccountsConfig(AppConfig):
     label = "accounts"
     verbose_name = "People and tokens"
     default_auto_field = "django.db.models.BigAutoField"
-
-    def ready(self) -> None:
-        from console.web.shell import navigation
-
-        navigation.register(navigation.NavItem("Access", "accounts:people", "users", 85))

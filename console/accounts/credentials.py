@@ -1,7 +1,7 @@
-"""API tokens as text: how one is made, and how its owner is found again.
+"""Generate API tokens and look up their owners.
 
-Promises that only a SHA-256 is stored. A plain hash suffices: the text has 240 random bits, so
-there is nothing to guess, and no per-request cost of a password hash.
+Only a SHA-256 is stored. A plain hash suffices: a token has 240 random bits, so it cannot be
+guessed, and requests avoid the cost of a password hash.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 MARK = "emb_"
 _SHOWN = len(MARK) + 6
-# Last use is for people; to the minute is enough and spares a write with every request.
+# Minute resolution saves a write on every request.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 def make() -> tuple[str, str, str]:
-    """(clear text, prefix to recognise it by, SHA-256); the first is shown once and forgotten."""
+    """Return (clear text, display prefix, SHA-256); the clear text is never stored."""
     clear = MARK + secrets.token_urlsafe(30)
     return clear, clear[:_SHOWN], digest(clear)
 
@@ -38,7 +38,7 @@ def digest(clear: str) -> str:
 
 
 def find(clear: str) -> ApiToken | None:
-    """The live token with this text, its user loaded; notes that it was used."""
+    """Return the valid token with its user, recording its use, or None."""
     if not clear.startswith(MARK):
         return None
     token = (
@@ -53,24 +53,24 @@ def find(clear: str) -> ApiToken | None:
     if token.last_used_at is None or token.last_used_at < now - _USE_NOTED_EVERY:
         try:
             ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
-        except OperationalError as error:  # a full disk must not cost a call that only reads
+        except OperationalError as error:  # a full disk must not fail a read-only request
             count("uses_unrecorded", of="token")
-            log.warning("token use not recorded: %s", error)
+            log.warning("Could not record the use of an API token: %s", error)
     return token
 
 
 NAME = "system"
 PROOF_KEY = "emberline.local"
 PROOF = object()
-"""Beside a request of this very process. What comes over a network is text."""
+"""Marks in-process requests; values from the network are always text."""
 
 
 def system() -> User:
     user = User(username=NAME, role=Role.ADMIN.value)
-    user.team_roles = {}  # it is in no table, so nothing is to be read of it
+    user.team_roles = {}  # not stored in a table: there are no memberships to load
     return user
 
 
 def row(actor: Any) -> User | None:
-    """What a foreign key to the actor holds; None for the console itself."""
+    """Return the actor as a foreign key value; None for the console itself."""
     return actor if isinstance(actor, User) and actor.pk is not None else None

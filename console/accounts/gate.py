@@ -1,8 +1,7 @@
-"""Whose is the thing this request is about? Read off the route, asked once, before any view.
+"""Object-level access check for team-owned objects, run once per request before the view.
 
-A room registers a kind of thing by the converter which names it in URLs (`<endpoint:name>`), and
-how to find its team. Promises that a thing of a team one has no part in answers as one which is
-not there, and that people without any right see nothing but pages about themselves. Knows no app.
+An app registers the URL converter of its objects (`<endpoint:name>`) and a lookup. An object of a
+team that the user is not in answers 404. Users without any role see only pages about themselves.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
@@ -17,13 +18,19 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import ResolverMatch, reverse
 
 from console.accounts.models import Role, User
-from console.accounts.permissions import Somebody, View, allows, allows_somewhere
+from console.accounts.permissions import (
+    RANK,
+    Somebody,
+    View,
+    allows,
+    allows_somewhere,
+    require,
+    require_somewhere,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something of a team's (see permissions.Owned)."""
-
     team_id: int | None
 
 
@@ -38,8 +45,11 @@ NO_RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class GateKind:
-    """`find(name)`: the thing, None when there is none of that name. `names(user)`: of all the user
-    may look at. `list_url`: the name of the page to go to from a page whose thing has gone."""
+    """Kind of team-owned object.
+
+    `find(name)` returns the object or None; `names(user)` the names the user may view. Pages
+    redirect to `list_url` (a URL name) when the object was deleted.
+    """
 
     find: Find
     names: Names
@@ -52,17 +62,16 @@ _CONVERTED = re.compile(r"<(\w+):(\w+)>")
 
 
 def register(converter: str, kind: GateKind) -> None:
-    """Called from AppConfig.ready."""
     _kinds[converter] = kind
 
 
 def find(kind: str, name: str) -> Thing | None:
-    """By the kind's word, such as "endpoint"; None also for a kind nobody registered."""
+    """Return the object of a kind such as "endpoint"; None also for an unregistered kind."""
     return _kinds[kind].find(name) if kind in _kinds else None
 
 
 def about(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
-    """The kind and the name in this route; None when it is about nothing of a team's."""
+    """Return the kind and name in the route; None when it names no team-owned object."""
     for converter, parameter in _CONVERTED.findall(match.route if match else ""):
         if converter in _kinds and match is not None:
             return _kinds[converter], str(match.kwargs[parameter])
@@ -70,8 +79,7 @@ def about(match: ResolverMatch | None) -> tuple[GateKind, str] | None:
 
 
 def shown(words: Sequence[str], user: Somebody) -> list[str]:
-    """Of such words as "endpoint demo" those about what the user may know of; the others as a
-    number, for "nobody" would be a lie."""
+    """Return the visible references (such as "endpoint demo") and a count of the others."""
     if user is None or allows(user, Role.VIEWER):
         return list(words)
     seen = {
@@ -85,8 +93,8 @@ def shown(words: Sequence[str], user: Somebody) -> list[str]:
 
 
 def subject(request: HttpRequest) -> Thing | None:
-    """The thing this request is about, asked for once."""
-    kept = vars(request)  # a request is where what was asked for it is kept
+    """Return the object of this request, cached on the request."""
+    kept = vars(request)
     if _SUBJECT not in kept:
         found = about(request.resolver_match)
         kept[_SUBJECT] = found[0].find(found[1]) if found else None
@@ -95,13 +103,12 @@ def subject(request: HttpRequest) -> Thing | None:
 
 
 def forget(request: HttpRequest) -> None:
-    """Ask anew: a long request outlives what was true when it began."""
+    """Drop the cached object, so that a long-lived request checks it again."""
     vars(request).pop(_SUBJECT, None)
 
 
 def check(request: HttpRequest, user: User) -> None:
-    """Http404 when the request is about a thing the user may not know of; PermissionDenied when
-    the user may know of nothing."""
+    """Raise Http404 for a hidden object, PermissionDenied for a user without any role."""
     if allows(user, Role.VIEWER):
         return
     if about(request.resolver_match) is None:
@@ -113,8 +120,31 @@ def check(request: HttpRequest, user: User) -> None:
         raise Http404
 
 
+def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], View]:
+    """Require a role for a function view; viewer views are checked by the gate.
+
+    For a view of a team-owned object, the role for that object suffices. With `somewhere`, the role
+    in any team suffices and the action checks the team.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if somewhere:
+                require_somewhere(request.user, role)
+            elif not allows(request.user, role):
+                require(request.user, role, of=subject(request))
+            return view(request, *args, **kwargs)
+
+        # Decorators around it copy the attribute (functools.wraps).
+        cast(Any, guarded).needs_no_right = RANK[role] == 0
+        return guarded
+
+    return decorate
+
+
 class GateMiddleware:
-    """For pages. REST views know who calls only later, and ask in their permission class."""
+    """Check page requests. REST views authenticate later and check in their permission class."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -133,14 +163,14 @@ class GateMiddleware:
         except Http404:
             found = about(request.resolver_match)
             if found and request.method == "GET" and request.headers.get("HX-Request") == "true":
-                # A page whose thing has gone while somebody watched.
+                # The object was deleted while its page polled.
                 return HttpResponse(headers={"HX-Redirect": reverse(found[0].list_url)})
             raise
         return None
 
 
 def _about_oneself(view: View) -> bool:
-    """Login, profile and the like: whoever has an account may."""
+    """Return whether any account may open the view (login, profile)."""
     if not getattr(view, "login_required", True) or getattr(view, "needs_no_right", False):
         return True
     return f"{view.__module__}.".startswith(tuple(settings.PAGES_ABOUT_ONESELF))

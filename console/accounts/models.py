@@ -1,6 +1,6 @@
-"""People, the teams they belong to, their roles, and the tokens their programs use.
+"""Users, teams, roles and API tokens.
 
-Promises that no token is kept in clear text. What a role may do is said in permissions.py.
+Tokens are stored as hashes only. permissions.py defines the rights of each role.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.utils import timezone
 
 
 class Role(models.TextChoices):
-    """Held everywhere. A member may do nothing but what a team's role lets them."""
+    """Console-wide role. A member has only the rights of its team roles."""
 
     MEMBER = "member", "Member"
     VIEWER = "viewer", "Viewer"
@@ -24,22 +24,20 @@ class Role(models.TextChoices):
 
 
 class TeamRole(models.TextChoices):
-    """Held for what belongs to one team."""
-
     VIEWER = "viewer", "Viewer"
     OPERATOR = "operator", "Operator"
     ADMIN = "admin", "Admin"
 
 
 class MembershipSource(models.TextChoices):
-    """Who says so: a person, or the sign-on's claims, which say it anew at each login."""
+    """Origin of a membership: set manually, or derived from SSO claims at each login."""
 
     HAND = "hand", "By hand"
     OIDC = "oidc", "Single sign-on"
 
 
 class People(UserManager["User"]):
-    """`createsuperuser` makes an admin: the role is the only thing that gives rights here."""
+    """User manager whose `createsuperuser` assigns the admin role, the only source of rights."""
 
     def create_superuser(
         self,
@@ -54,12 +52,11 @@ class People(UserManager["User"]):
 class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.MEMBER)
 
-    # A token may carry less than its user may do: a lower role, one team alone. Set by the token's
-    # authentication, never saved.
+    # Limits of the token in use, set by its authentication and never saved.
     role_cap: str | None = None
     team_cap: int | None = None
     expires_cap: datetime | None = None
-    # Roles by team, read once a request; see permissions.py.
+    # Roles by team, loaded once per request; see permissions.py.
     team_roles: dict[int, str] | None = None
 
     objects: ClassVar[People] = People()
@@ -76,9 +73,11 @@ class User(AbstractUser):
 
 
 class Team(models.Model):
-    """People who run some endpoints together. `namespaces`: where on clusters these may be, each
-    "namespace" or "cluster/namespace"; none means anywhere. `grants`: what of `grants.Grant` an
-    admin allows them beyond plain pods."""
+    """Users who share endpoints.
+
+    `namespaces` lists the allowed namespaces as "namespace" or "cluster/namespace"; empty allows
+    all. `grants` lists the `grants.Grant` values that an admin allows beyond plain pods.
+    """
 
     name = models.CharField(max_length=60, unique=True)
     slug = models.SlugField(max_length=40, unique=True)
@@ -98,7 +97,7 @@ class Team(models.Model):
 
     @property
     def team_id(self) -> int:
-        """A team belongs to itself, so that one may ask for a role `of` it."""
+        """Return its own id: a team satisfies `Owned`, so roles can be checked `of` it."""
         return int(self.pk)
 
 
@@ -122,12 +121,12 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """`role` and `team` only take away: the token can do what its user can, within both."""
+    """API token; `role` and `team` restrict the rights of its user."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=60)
     role = models.CharField(max_length=16, choices=TeamRole.choices)
-    # Gone with its team: a token without one could do more.
+    # Deleted with its team: a token without a team would have more rights.
     team = models.ForeignKey(Team, null=True, blank=True, on_delete=models.CASCADE)
     prefix = models.CharField(max_length=16)
     sha256 = models.CharField(max_length=64, unique=True)

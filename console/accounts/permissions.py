@@ -1,23 +1,22 @@
-"""Who may do what: viewer looks, operator changes, admin also says who may.
+"""Role checks: a viewer reads, an operator changes, an admin also manages access.
 
-A role is held everywhere (the user's own; `member` allows nothing), or for what belongs to a team
-(a membership). A token takes away from both. Promises one ladder for pages, REST and commands:
-everything outside a view calls `require`, every list goes through `visible`.
+A role applies console-wide (the user's own; `member` has no rights) or to the objects of a team (a
+membership). A token restricts both. Pages, REST and commands share these checks: code outside a
+view calls `require`, every list goes through `visible`.
 
-Clusters, cache tiers, instance types and settings belong to no team: their rights are asked for
-without `of`. Whoever has any right may look at them.
+Clusters, cache tiers, instance types and settings belong to no team: check them without `of`. Any
+role may view them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 
 from console.accounts.models import Membership, Role, User
 
@@ -41,21 +40,21 @@ Row = TypeVar("Row", bound=Model)
 
 @runtime_checkable
 class Owned(Protocol):
-    """Something of a team's; nobody's team when None."""
+    """Object owned by a team, or by none (None)."""
 
     @property
     def team_id(self) -> int | None: ...
 
 
 def effective_role(user: User) -> str:
-    """What the user is everywhere, lowered to the token's when a token is used."""
+    """Return the console-wide role, limited by the token in use."""
     if user.team_cap is not None:
         return Role.MEMBER.value
     return _capped(user, user.role)
 
 
 def role_on(user: User, thing: Owned) -> str:
-    """What the user is for this thing: the higher of everywhere and of its team."""
+    """Return the higher of the console-wide role and the role in the object's team."""
     team = thing.team_id
     if user.team_cap is not None and user.team_cap != team:
         return Role.MEMBER.value
@@ -64,7 +63,7 @@ def role_on(user: User, thing: Owned) -> str:
 
 
 def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
-    """Everywhere, or `of` a thing."""
+    """Return whether the user has the role console-wide, or for the object `of`."""
     rank = _rank(role)
     if not isinstance(user, User) or not user.is_active:
         return False
@@ -74,13 +73,12 @@ def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
 
 
 def allows_somewhere(user: Somebody, role: str) -> bool:
-    """Everywhere, or for some team at least."""
     teams = teams_where(user, role)
     return teams is None or bool(teams)
 
 
 def require(user: Somebody, role: str, *, of: Owned | None = None) -> None:
-    """Raise PermissionDenied unless the user has the role; None is nobody, not the system."""
+    """Raise PermissionDenied unless the user has the role; None is anonymous, not the system."""
     if not allows(user, role, of=of):
         raise _denied(role, " for this team" if of is not None and of.team_id is not None else "")
 
@@ -91,7 +89,7 @@ def require_somewhere(user: Somebody, role: str) -> None:
 
 
 def teams_where(user: Somebody, role: str) -> frozenset[int] | None:
-    """The teams for which the user has the role; None: it holds everywhere."""
+    """Return the ids of teams in which the user has the role; None if it applies console-wide."""
     if allows(user, role):
         return None
     if not isinstance(user, User) or not user.is_active:
@@ -105,38 +103,18 @@ def teams_where(user: Somebody, role: str) -> frozenset[int] | None:
 
 
 def visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> QuerySet[Row]:
-    """The rows which the user may look at; `path` leads from a row to its team."""
+    """Filter to rows the user may view; `path` is the lookup from a row to its team."""
     teams = teams_where(user, Role.VIEWER)
     return queryset if teams is None else queryset.filter(**{f"{path}__in": teams})
 
 
-def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], View]:
-    """Decorate a function view. A viewer's view needs none: the gate asks for it.
-
-    Of a view about one endpoint (gate.py), the role for that endpoint will do. `somewhere`: the
-    role for any team will do, and the view's action asks for which.
-    """
-
-    def decorate(view: View) -> View:
-        @wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if somewhere:
-                require_somewhere(request.user, role)
-            elif not allows(request.user, role):
-                from console.accounts import gate  # which asks this module
-
-                require(request.user, role, of=gate.subject(request))
-            return view(request, *args, **kwargs)
-
-        # On the function itself: decorators around it hand its attributes on (functools.wraps).
-        cast(Any, guarded).needs_no_right = RANK[role] == 0
-        return guarded
-
-    return decorate
+def actor_of(request: Any) -> Any:
+    """Return the user of a Django or REST request behind a login, typed for actions."""
+    return request.user
 
 
 def forget(user: User) -> None:
-    """After its memberships changed: what was read of them counts no more."""
+    """Drop the cached memberships after a change."""
     user.team_roles = None
 
 

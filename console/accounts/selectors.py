@@ -1,4 +1,4 @@
-"""Reads of people and tokens, for pages and commands."""
+"""Queries on users, teams and tokens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ UNUSED = timedelta(days=90)
 
 
 def people(search: str = "", role: str = "", team: str = "", state: str = "") -> QuerySet[User]:
-    """With their teams and ways in, in three queries; who is active first. `state`: active,
-    deactivated, or nothing: who has no right anywhere."""
+    """Return users with teams and login methods in three queries, active users first.
+
+    `state` is "active", "deactivated" or "nothing" (users without any role).
+    """
     mine = Membership.objects.select_related("team").order_by("team__name")
     found = User.objects.annotate(token_count=Count("tokens", distinct=True))
     if search:
@@ -30,7 +32,7 @@ def people(search: str = "", role: str = "", team: str = "", state: str = "") ->
         found = found.filter(is_active=state == "active")
     if state == "nothing":
         found = found.filter(role=Role.MEMBER, memberships=None)
-    # How they get in is the room signon's; here for the badges of the list.
+    # Login methods belong to signon; loaded here for the badges of the list.
     rows = found.select_related("factor").prefetch_related(
         Prefetch("memberships", mine), "identities"
     )
@@ -50,18 +52,17 @@ def team(slug: str) -> Team | None:
 
 
 def teams_with(viewer: Somebody, role: str = "viewer") -> QuerySet[Team]:
-    """The teams for which the viewer has the role. None: all, the console asks for itself."""
+    """Return the teams in which the viewer has the role; all teams for viewer None."""
     held = teams_where(viewer, role) if viewer is not None else None
     return Team.objects.all() if held is None else Team.objects.filter(pk__in=held)
 
 
 def colleagues() -> bool:
-    """More than one person can log in."""
     return User.objects.filter(is_active=True).count() > 1
 
 
 def teams_seen(viewer: Somebody) -> QuerySet[Team]:
-    """As `teams_with`, with how many are in each."""
+    """Return the viewer's teams annotated with their member counts."""
     return teams_with(viewer).annotate(people=Count("memberships")).order_by("name")
 
 
@@ -70,12 +71,12 @@ def members(team: Team) -> QuerySet[Membership]:
 
 
 def everywhere() -> list[User]:
-    """Who may look at every team's endpoints, by a role held everywhere."""
+    """Return users whose console-wide role lets them view every team's endpoints."""
     return list(User.objects.filter(is_active=True).exclude(role=Role.MEMBER).order_by("username"))
 
 
 def all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
-    """Everybody's, who used theirs last first."""
+    """Return the tokens of all users, most recently used first."""
     found = ApiToken.objects.select_related("user", "team")
     if search:
         found = found.filter(Q(name__icontains=search) | Q(user__username__icontains=search))

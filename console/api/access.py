@@ -1,4 +1,4 @@
-"""Who calls: `Authorization: Bearer emb_...`, or the console's own session with its CSRF token."""
+"""REST authentication (bearer token, or session with CSRF), role permission and throttle."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from console.accounts.models import ApiToken, Role, User
 from console.accounts.permissions import allows, allows_somewhere
 from console.web.server.client_address import client_address, network
 
-if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
+if TYPE_CHECKING:  # DRF imports this module during its own import
     from rest_framework.views import APIView
-if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
+if TYPE_CHECKING:  # DRF imports this module during its own import
     from rest_framework.views import APIView
 
 
 class LocalAuthentication(authentication.BaseAuthentication):
-    """The console's own commands, in this process (see console/local_api.py)."""
+    """Authenticate in-process calls of the console's commands (console/local_api.py)."""
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
         if request.META.get(credentials.PROOF_KEY) is not credentials.PROOF:
@@ -53,13 +53,14 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return 'Bearer realm="emberline"'
 
 
-class SessionAuthentication(authentication.SessionAuthentication):
-    """As DRF's; named here so that a change for all views has one place."""
+class SessionAuthentication(authentication.SessionAuthentication): ...
 
 
 def sender(scope: Any) -> str:
-    """Return who sends a request whose body was not read yet, "" for nobody; for a thread of its
-    own. Without a token and a session cookie the database is not queried."""
+    """Return the sender of a request before its body is read, "" if anonymous.
+
+    Runs in its own thread. Without a token or session cookie the database is not queried.
+    """
     request = ASGIRequest(scope, BytesIO())
     kind, _, clear = request.headers.get("Authorization", "").partition(" ")
     try:
@@ -73,14 +74,14 @@ def sender(scope: Any) -> str:
         user = auth.get_user(request)
         return f"user {user.pk}" if user.is_authenticated else ""
     finally:
-        close_old_connections()  # of this thread, which nobody else would close
+        close_old_connections()  # opened by this thread
 
 
 class RolePermission(BasePermission):
     message = "Your role, or the role of this token, does not allow this."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Http404 for a thing of a team the caller has no part in."""
+        """Raise Http404 for an object of a team the caller is not in."""
         user = request.user
         if not isinstance(user, User):
             return False

@@ -1,8 +1,7 @@
-"""Bodies as this API takes them.
+"""Request body parsers and content negotiation.
 
-Promises that whatever comes through can be stored, logged and sent back: no half of a surrogate
-pair (such a text is in no encoding), no number JSON does not know, no nesting deeper than Python
-can follow, and no more bytes than a view wants (`body_limit`, else LONGEST).
+Accepted bodies can be stored, logged and returned: they contain no lone surrogates, no numbers
+outside JSON, limited nesting, and at most `body_limit` of the view (else LONGEST) bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 LONGEST = 4 * 1024 * 1024
-"""Bytes. The largest honest body is a text of many manifests, or a kubeconfig with its CA."""
+"""Bytes. The largest regular bodies are manifest lists and kubeconfigs with a CA."""
 
 
 class TooLarge(APIException):
@@ -51,7 +50,7 @@ class StrictJSONParser(JSONParser):
 
 
 def whole_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
-    """The body as UTF-8, or ParseError or TooLarge; no more is read than is allowed."""
+    """Return the body as text, reading at most the limit; raise ParseError or TooLarge."""
     view = (parser_context or {}).get("view")
     most = int(getattr(view, "body_limit", LONGEST))
     raw = stream.read(most + 1)

@@ -1,10 +1,10 @@
-"""Every REST error has one shape, whatever raised it:
+"""REST errors, always in one shape:
 
     {"code", "detail", "field", "value", "remedy", "errors": [...], "request_id"}
 
-The first five repeat the first item of `errors`, for callers that read only one. An exception that
-carries `errors` (objects with field, value, message, remedy, code) is a refused specification; this
-module needs to know nothing else about whoever raised it. A crash is left to the 500 page.
+The first five repeat the first item of `errors`. An exception with an `errors` attribute (objects
+with field, value, message, remedy, code) is a rejected specification. Other exceptions become a
+500.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUEST = "non_field_errors"
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's hook. None means "not ours": Django answers 500 and logs the traceback."""
+    """Build the error response (DRF hook); None lets Django log the traceback and answer 500."""
     known = _known(error)
     if known is None:
         return None
@@ -72,7 +72,7 @@ def _from_object(item: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The refused value as JSON; what JSON cannot say is said as text."""
+    """Return the rejected value as JSON, or as text where JSON cannot represent it."""
     if value is None or isinstance(value, (str, int, bool)):
         return value
     if isinstance(value, float):
@@ -85,7 +85,6 @@ def _plain(value: Any) -> Any:
 
 
 def _flat(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
-    """DRF's nested details as a list with dotted fields."""
     if isinstance(details, dict) and {"message", "code"} == set(details):
         yield _item(str(details["code"]), str(details["message"]), path or None)
     elif isinstance(details, dict):
@@ -104,7 +103,7 @@ def _django_detail(error: DjangoValidationError) -> Any:
 
 def _headers(error: exceptions.APIException) -> dict[str, str]:
     headers: dict[str, str] = {}
-    # DRF sets both on the instance, in its view, for some kinds of exception only.
+    # DRF's view sets both on the instance for some exception types only.
     scheme, wait = getattr(error, "auth_header", None), getattr(error, "wait", None)
     if scheme:
         headers["WWW-Authenticate"] = str(scheme)

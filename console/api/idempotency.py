@@ -1,18 +1,16 @@
-"""A create that is sent twice creates once: the header `Idempotency-Key`.
+"""`Idempotency-Key`: a create request that is sent twice creates one object.
 
     @extend_schema(...)
     @idempotent
     def post(self, request): ...
 
-Promises that of any number of requests of one caller with one key exactly one creates, whichever
-process they come to and whenever a process dies: the key is claimed, the thing made and the answer
-kept in ONE transaction. The others get the same answer (marked `Idempotency-Replayed: true`) or,
-if they are another request, 422. A refused create keeps nothing, so it may be mended and sent
-again. Answers are sealed, for one may hold a secret that is shown once, and forgotten after a day.
-
-Theory of operation. The unique row is inserted first. A second request waits at that insert until
-the first one's transaction ends (SQLite: for the one writer's lock), and then finds the row with
-its answer, or no row and does the work itself.
+Claiming the key, creating the object and storing the response are one transaction, so that of
+concurrent requests of one caller with one key exactly one creates, across processes and crashes. A
+second request blocks on the unique row (SQLite: on the write lock) until the first transaction
+ends, then finds the stored response or does the work itself. Repeats get the same response with
+`Idempotency-Replayed: true`; a different request with the same key gets 422. A rejected create
+stores nothing, so it can be corrected and retried. Responses are encrypted, since they may contain
+a secret shown once, and are deleted after a day.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ Handler = Callable[..., Response]
 
 
 def idempotent(handler: Handler) -> Handler:
-    """Decorates a `post` that creates. It runs after login, rights and throttle, as ever."""
+    """Decorate a creating `post`; runs after authentication, permissions and throttling."""
 
     @wraps(handler)
     def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -57,12 +55,11 @@ def idempotent(handler: Handler) -> Handler:
             raise _bad_key(key)
         return _once(request, key, lambda: handler(view, request, *args, **kwargs))
 
-    cast(Any, once).idempotent = True  # schema.py reads it off the method and documents the header
+    cast(Any, once).idempotent = True  # schema.py documents the header from this
     return once
 
 
 def prune() -> int:
-    """How many answers were forgotten."""
     return GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
 
 
@@ -85,7 +82,7 @@ def _once(request: Request, key: str, create: Callable[[], Response]) -> Respons
 
 def _again(facts: dict[str, str], mark: str) -> Response:
     row = GivenAnswer.objects.filter(**facts).first()
-    if row is None:  # pruned, or taken back, in between
+    if row is None:  # pruned or rolled back in between
         raise _busy(facts["key"])
     if row.fingerprint != mark:
         raise _reused(facts["key"])
@@ -117,7 +114,7 @@ SEALED = Sealed(
 
 
 def _caller(request: Request) -> str:
-    """A token of less may not ask for what another token of the same person was shown."""
+    """Identify the caller by token: another token of the user may have more rights."""
     token = getattr(request.auth, "pk", None)
     return f"user {request.user.pk} token {token}"
 

@@ -1,4 +1,4 @@
-"""Rows: answers to creates which their callers may ask for again."""
+"""Stored responses to create requests with an Idempotency-Key."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from django.utils import timezone
 
 
 class GivenAnswer(models.Model):
-    """Written by `idempotency` alone, in the transaction of the create itself. `sealed` holds the
-    body, which may show a secret once; `fingerprint` says which request it was."""
-
     caller = models.CharField(max_length=80)
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(max_length=64)

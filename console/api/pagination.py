@@ -1,9 +1,8 @@
-"""Lists answer `{next, previous, results}`; `?cursor=` and `?page_size=` (at most 500).
+"""Cursor pagination: `{next, previous, results}` with `?cursor=` and `?page_size=` (at most 500).
 
-Promises that going from `next` to `next` shows each row that stays exactly once, whatever is added
-or removed meanwhile: a cursor says behind which row one was (its values in the list's order and its
-key), not how many were before it. A list that is no query (a catalogue, an answer of a router) is
-short and counted through instead. A cursor or a size that cannot be meant is refused, not guessed.
+A cursor holds the order values and key of the last row instead of an offset, so that following
+`next` returns each unchanged row exactly once despite concurrent inserts and deletes. Plain lists
+(a catalogue, a router response) are short and use an index. Invalid cursors and sizes are rejected.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _LONGEST_CURSOR = 2000
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Behind (or, `back`, before) the row with these values; of a plain list, its index."""
+    """Cursor: after (`back`: before) the row with these values; for a plain list, its index."""
 
     values: tuple[Any, ...]
     back: bool = False
@@ -48,7 +47,7 @@ class _Place:
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             back, *values = json.loads(raw)
-            json.dumps(values, ensure_ascii=False).encode()  # what no text column can be asked for
+            json.dumps(values, ensure_ascii=False).encode()  # raises for lone surrogates
         except (ValueError, TypeError, binascii.Error, RecursionError):
             raise _bad_cursor(text) from None
         if back not in (0, 1) or len(text) > _LONGEST_CURSOR or "\\x00" in repr(values):
@@ -58,15 +57,15 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One column of the order."""
-
     name: str
     down: bool
 
 
 class Pages(BasePagination):
-    """`list_order` of a view wins over the query's own order; either ends with the row's key. A
-    column that may be null cannot be walked by."""
+    """Paginator; a view's `list_order` overrides the query's order, and the row key is appended.
+
+    Nullable columns cannot be ordered by.
+    """
 
     def paginate_queryset(
         self, queryset: QuerySet[Any] | Sequence[Any], request: Any, view: Any | None = None
@@ -205,8 +204,7 @@ def _values(row: Any, keys: list[_Key]) -> tuple[Any, ...]:
         value = row
         for part in key.name.split("__"):
             value = getattr(value, part)
-        # As text to the last digit: a moment in JSON is cut to milliseconds, and would then lie
-        # before its own row.
+        # Full precision: JSON truncates datetimes to milliseconds, which sort before their own row.
         values.append(value if isinstance(value, (int, float)) else _text(value))
     return tuple(values)
 
@@ -216,7 +214,7 @@ def _text(value: Any) -> str:
 
 
 def _typed(model: type[Model], keys: list[_Key], values: tuple[Any, ...], text: str) -> list[Any]:
-    """The values as the columns have them; whoever writes a cursor by hand is told so."""
+    """Return the values in the columns' types; raise for a malformed cursor."""
     if len(values) != len(keys):
         raise _bad_cursor(text)
     try:
@@ -227,7 +225,7 @@ def _typed(model: type[Model], keys: list[_Key], values: tuple[Any, ...], text: 
 
 
 def _moment(value: Any) -> Any:
-    """A moment without its zone is none of ours."""
+    """Raise ValueError for a datetime without a time zone."""
     found = parse_datetime(value) if isinstance(value, str) else None
     if found is not None and found.tzinfo is None:
         raise ValueError(value)
@@ -237,13 +235,14 @@ def _moment(value: Any) -> Any:
 def _field(model: type[Model], name: str) -> Any:
     *path, last = name.split("__")
     for part in path:
-        related: Any = model._meta.get_field(part).related_model  # the order is ours: a relation
+        # list orders only traverse relations
+        related: Any = model._meta.get_field(part).related_model
         model = related
     return model._meta.pk if last == "pk" else model._meta.get_field(last)
 
 
 def _beyond(keys: list[_Key], values: list[Any], back: bool) -> Q:
-    """a > A, or a = A and b > B, or ...: the rows behind one in an order of several columns."""
+    """Return the filter for rows after the cursor: a > A, or a = A and b > B, and so on."""
     wanted = Q()
     same: dict[str, Any] = {}
     for key, value in zip(keys, values, strict=True):

@@ -1,4 +1,4 @@
-"""Query parameters and headers which several rooms share, by name."""
+"""Shared query parameters and headers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IF_MATCH: Final = OpenApiParameter(
 
 
 def flag(request: Request, name: str) -> bool:
-    """A boolean parameter; what is neither true nor false was refused before."""
+    """Return a boolean parameter; invalid values were rejected by KnownParameters."""
     return request.query_params.get(name, "false") == "true"
 
 
@@ -47,8 +47,7 @@ def dry_run(request: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`lookup` is Django's, or makes the question from a value; several of them mean any, as for
-    a search over name and model."""
+    """Query filter; `lookup` is a Django lookup or builds a Q; several are combined with OR."""
 
     name: str
     lookup: str | tuple[str, ...] | Callable[[str], Q]
@@ -72,7 +71,7 @@ class Filter:
         return wanted
 
     def schema(self) -> dict[str, Any]:
-        # These given twice mean nothing.
+        # These are single-valued.
         if self.kind == "boolean":
             return {"type": "boolean"}
         if self.kind == "date-time":
@@ -81,13 +80,12 @@ class Filter:
         if self.choices:
             item["enum"] = list(self.choices)
         elif self.kind == "string":
-            item["pattern"] = "^[^\\x00]*$"  # what no text column can be asked for
+            item["pattern"] = "^[^\\x00]*$"  # NUL cannot be stored in a text column
         return {"type": "array", "items": item}
 
 
 class Declared(BaseFilterBackend):
-    """DRF's hook: `filters` of the view, by what the caller gave. Their values were judged by
-    `KnownParameters` before."""
+    """Apply the view's `filters` (DRF hook); values were validated by `KnownParameters`."""
 
     def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         for one in getattr(view, "filters", ()):

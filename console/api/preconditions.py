@@ -1,9 +1,8 @@
-"""ETags: what a reader has, and what a writer believes to change.
+"""ETags for conditional reads and writes.
 
-An ETag here is `"GENERATION-DIGEST"` for a thing that counts its changes, else `"DIGEST"`, where
-the digest is of the answer's bytes. Promises that `If-None-Match` spares the body of an answer
-that is the same to the byte, and that `If-Match` compares what a person wants of a thing (its
-generation) and not what is seen of it: a worker that became ready refuses nobody's change.
+An ETag is `"GENERATION-DIGEST"` for objects with a generation, else `"DIGEST"`, over the response
+bytes. `If-None-Match` omits the body of a byte-identical response. `If-Match` compares only the
+generation (the spec), so that status changes do not reject a write.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})"')
 
 
 def with_generation(response: Response, generation: int) -> Response:
-    """So that the ETag of this answer may be sent back as If-Match."""
-    cast(Any, response).generation = generation  # read by the middleware that makes the ETag
+    """Mark the response, so that its ETag can be sent back as If-Match."""
+    cast(Any, response).generation = generation  # read by the ETag middleware
     return response
 
 
@@ -35,7 +34,7 @@ def generation_of(response: Any) -> int | None:
 
 
 def expected_generation(request: Request) -> int | None:
-    """The generation in If-Match; None when any will do."""
+    """Return the generation in If-Match; None accepts any."""
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return None
@@ -46,7 +45,7 @@ def expected_generation(request: Request) -> int | None:
 
 
 def expect_same(request: Request, data: Any) -> None:
-    """For a thing without a generation: If-Match is of the whole of what would be read now."""
+    """Check If-Match against the full representation of an object without a generation."""
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return
@@ -68,7 +67,7 @@ def digest(content: bytes) -> str:
 
 
 def tag(response: HttpResponseBase) -> None:
-    """Give a whole answer its ETag."""
+    """Set the ETag of a non-streaming response."""
     if isinstance(response, HttpResponse) and not response.has_header("ETag"):
         generation = generation_of(response)
         mark = digest(response.content)
@@ -76,7 +75,7 @@ def tag(response: HttpResponseBase) -> None:
 
 
 def unchanged(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:
-    """304 without a body if the reader has this very answer, else the answer."""
+    """Return 304 without a body if If-None-Match has the response's ETag, else the response."""
     etag = response.headers.get("ETag", "")
     wanted = {mark.removeprefix("W/") for mark in parse_etags(if_none_match)}
     if not etag or not wanted & {etag, "*"}:
@@ -89,7 +88,7 @@ def unchanged(response: HttpResponseBase, if_none_match: str) -> HttpResponseBas
 
 
 def _not_this(text: str) -> Refused:
-    """A tag that is none of ours matches nothing; what is no tag at all is a mistake."""
+    """Return the error for a foreign ETag (no match) or malformed text (invalid)."""
     if parse_etags(text):
         return stale("The ETag in If-Match is not that of what is there now.")
     message, remedy = "This is no ETag.", "Send the ETag of one answer, or leave it out."
@@ -107,7 +106,7 @@ class ConditionalMiddleware:
         response = self.get_response(request)
         if not request.path.startswith(PREFIX):
             return response
-        # What was just written is tagged too: it is where the next change starts from.
+        # Responses to writes are tagged too, for the next If-Match.
         if 200 <= response.status_code < 300 and not response.streaming:
             tag(response)
         if request.method in ("GET", "HEAD") and response.status_code == 200:

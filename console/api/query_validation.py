@@ -1,8 +1,6 @@
-"""What a caller may write behind the question mark: what the OpenAPI document says, and no more.
+"""Validate query parameters of all views against the OpenAPI document.
 
-Promises that a misspelt filter is refused instead of quietly ignored, and that a value is of the
-documented kind, in every view of every room with no code there. The view's own description is the
-only list.
+Unknown parameters and values of the wrong type are rejected. The view's schema is the only list.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ _DIGITS = 18
 
 
 class KnownParameters(BasePermission):
-    """A permission, for DRF asks permissions of every view right after the login: whoever may not
-    come in is told that first."""
+    """Validator as a permission: DRF runs permissions right after authentication."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         given = request.query_params
@@ -41,11 +38,10 @@ class KnownParameters(BasePermission):
 
 @lru_cache(maxsize=1024)
 def documented(view_class: Any, method: str) -> Mapping[str, dict[str, Any]]:
-    """The query parameters of an operation and their schemas, as the document has them."""
     method = "GET" if method == "HEAD" else method
     if not hasattr(view_class, method.lower()):
         return {}
-    # DRF imports this module while it is itself being imported, and these import DRF.
+    # DRF imports this module during its own import, and these import DRF.
     from drf_spectacular.generators import SchemaGenerator
     from drf_spectacular.plumbing import ComponentRegistry
 
@@ -90,7 +86,7 @@ def _judged(name: str, values: list[str], known: Mapping[str, dict[str, Any]]) -
 
 
 def _refused(schema: Mapping[str, Any], value: str) -> str:
-    """What to send instead; "" when the value is of the schema's kind."""
+    """Return the expected format; "" if the value matches the schema."""
     if "\0" in value:
         return "Send no zero bytes."
     kind = schema.get("type")

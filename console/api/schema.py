@@ -1,8 +1,4 @@
-"""How the OpenAPI document describes what all operations have in common.
-
-Every operation gets the errors it can answer, its ETag and the headers it understands by what the
-view is, so that no room repeats them and none forgets one.
-"""
+"""OpenAPI schema generation: common errors, ETag and headers, derived from the view."""
 
 from __future__ import annotations
 
@@ -65,21 +61,22 @@ _ERRORS = {
 
 
 class _NoTarget:
-    """A view callback's shape which no extension describes."""
+    """Placeholder for a view callback that no extension describes."""
 
     cls = object
 
 
 def load_extensions() -> None:
-    """Import what drf-spectacular's extensions describe. It does so on first use, and two threads
-    that do it at once fail with an AttributeError: the first requests would get a 500."""
+    """Import the targets of drf-spectacular's extensions at startup.
+
+    It imports them lazily and without a lock: concurrent first requests fail with an
+    AttributeError.
+    """
     for extension in _EXTENSIONS:
         extension.get_match(_NoTarget)
 
 
 class Described(AutoSchema):
-    """DEFAULT_SCHEMA_CLASS."""
-
     def get_override_parameters(self) -> list[Any]:
         found = list(super().get_override_parameters())
         if self.method == "GET":
@@ -130,8 +127,11 @@ def _example(code: str, text: str) -> dict[str, Any]:
 
 
 def any_value(result: dict[str, Any], **_facts: Any) -> dict[str, Any]:
-    """A POSTPROCESSING_HOOK. "Anything, or null" comes out of a JSONField as one of two schemas
-    which both fit null, so that null fits neither; anything is null, too."""
+    """Drop redundant null alternatives (POSTPROCESSING_HOOK).
+
+    A nullable JSONField yields "anything or null" as two schemas that both match null, so oneOf
+    fails.
+    """
     return cast(dict[str, Any], _without_second_null(result))
 
 
@@ -159,7 +159,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
 
 
 class LocalScheme(OpenApiAuthenticationExtension):
-    """Of this process alone: nothing a caller could use."""
+    """Hide in-process authentication from the document."""
 
     target_class = "console.api.access.LocalAuthentication"
     name: list[str] = []

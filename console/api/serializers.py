@@ -1,4 +1,4 @@
-"""The shapes which REST answers of all rooms share, for the OpenAPI document."""
+"""Shared response serializers for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class ErrorItemSerializer(serializers.Serializer[Any]):
 
 
 class ErrorSerializer(ErrorItemSerializer):
-    """Every refusal; the first fields repeat the first of `errors`."""
+    """Error response; the first fields repeat the first item of `errors`."""
 
     request_id = serializers.CharField(help_text="As in the log and in the audit trail.")
 
     def get_fields(self) -> dict[str, Any]:
-        """`errors` is a property of serializers: a field of that name cannot be declared."""
+        """Add `errors`, which cannot be declared: serializers have a property of that name."""
         return {**super().get_fields(), "errors": ErrorItemSerializer(many=True)}
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
-    """What a write changes, or would change."""
+    """One changed field, with its effect."""
 
     field = serializers.CharField()
     before = serializers.JSONField(allow_null=True)
@@ -37,7 +37,7 @@ class ChangeSerializer(serializers.Serializer[Any]):
     effect = serializers.CharField(help_text="Such as live or restart; empty where it has none.")
 
     def get_fields(self) -> dict[str, Any]:
-        """`label` is an attribute of serializers: a field of that name cannot be declared."""
+        """Add `label`, which cannot be declared: serializers have an attribute of that name."""
         return {**super().get_fields(), "label": serializers.CharField()}
 
 
@@ -45,7 +45,7 @@ ACTIONS = ("create", "update", "delete", "unchanged")
 
 
 class DryRunSerializer(serializers.Serializer[Any]):
-    """The answer to a dry run: what would have changed."""
+    """Dry-run response: the changes that would be made."""
 
     dry_run = serializers.BooleanField()
     name = serializers.CharField()
@@ -54,7 +54,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
 
 
 def either(name: str, serializer: Any) -> PolymorphicProxySerializer:
-    """For the document: the thing, or what a dry run says of it."""
+    """Document a response as the object or its dry-run result."""
     return PolymorphicProxySerializer(
         name, [serializer, DryRunSerializer], resource_type_field_name=None
     )
@@ -67,8 +67,11 @@ def would(
     after: Mapping[str, Any],
     labels: Mapping[str, tuple[str, str]],
 ) -> Response:
-    """`labels`: of each field its label and the effect of changing it. An update that changes
-    nothing is said to be none."""
+    """Return a dry-run response.
+
+    `labels` maps a field to its label and the effect of changing it. An update without changes is
+    reported as no action.
+    """
     changes = [
         {
             "field": field,

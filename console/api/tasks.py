@@ -1,4 +1,4 @@
-"""Background work of the REST base."""
+"""Background tasks of the REST base."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, name="console.api.tasks.prune")
 def prune() -> None:
-    """Answers to creates which nobody may ask for any more."""
     from console.api import idempotency
 
     idempotency.prune()

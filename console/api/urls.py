@@ -1,4 +1,4 @@
-"""The API's own pages: who am I, the OpenAPI document, and the document made readable."""
+"""Routes of `/me/`, the OpenAPI document and Swagger UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/me/`, the OpenAPI document at `/schema/` and its readable form at `/docs/`."""
+"""`/me/`, the OpenAPI document at `/schema/` and Swagger UI at `/docs/`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Me(APIView):
         token = request.auth if isinstance(request.auth, ApiToken) else None
         facts = {
             "username": request.user.get_username(),
-            # Who is anonymous was refused before; the type of `user` still admits it.
+            # Anonymous requests were rejected; the type of `user` still allows them.
             "role": effective_role(request.user),  # type: ignore[arg-type]
             "token": token.name if token else None,
         }
@@ -54,7 +54,7 @@ class Me(APIView):
 
 
 class Schema(SpectacularAPIView):
-    """Needs a login like everything else: it names every field a caller may set."""
+    """Requires a login: the document names every field that can be set."""
 
     permission_classes = APIView.permission_classes
     authentication_classes = APIView.authentication_classes
@@ -72,5 +72,5 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def explorer(request: HttpRequest) -> HttpResponse:
-    """Swagger UI, from our own host and under our own policy; requests are made as who looks."""
+    """Render Swagger UI from this host under its CSP, using the viewer's session."""
     return render(request, "console/api_explorer.html")

@@ -1,7 +1,7 @@
-"""`?watch=true` on a GET: the same JSON as an event, at once and after each change.
+"""`?watch=true` on a GET: the JSON as a server-sent event, at once and after each change.
 
-Promises that a reader who comes back with the id of the last event gets nothing twice and misses
-nothing of the present state: an id is a digest of all that was shown, so no history is kept.
+An event id is a digest of the current state. A client that reconnects with the last id receives
+only differences from it; no history is kept.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ def wanted(request: Request) -> bool:
 
 
 def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
-    """A thing. `look` answers its JSON, or raises what a GET of it would raise: not found is its
-    end, and a first look that is refused is refused as any request."""
+    """Watch one object.
+
+    `look` returns its JSON or raises like a GET: not found ends the stream, and an error in the
+    first call is answered as a normal request.
+    """
     look()
 
     def seen() -> ServerSentEvent | None:
         try:
             _ask_again(request)
             data = json.loads(JSONRenderer().render(look()))
-        except Exception as error:  # rooms have their own words for "there is none"
+        except Exception as error:  # apps define their own not-found exceptions
             hidden = isinstance(error, (Http404, PermissionDenied))
             if not hidden and getattr(error, "status_code", 0) != _NOT_FOUND:
                 raise
@@ -54,20 +57,19 @@ def one(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
 
 
 def many(request: Request, look: Callable[[], Mapping[str, Any]]) -> StreamingHttpResponse:
-    """A list, by name: an event for each thing that is new or another than before, and `gone`
-    with its name for each that is there no more."""
+    """Watch a list by name: an event per new or changed item, `gone` for a removed one."""
     look()
     return sse.stream(request, _many(request, look, sse.last_event_id(request)))
 
 
 def _rights(request: Request) -> object:
-    """Who may share a look: the same person with the same token, who watches the same."""
+    """Return the key for sharing one poll: same user, token and target."""
     return request.user.pk, getattr(request.auth, "pk", None), request.get_full_path()
 
 
 def _ask_again(request: Request) -> None:
-    """Roles and teams are read once a request, and this one is long."""
-    user: Any = request.user  # nobody else comes this far
+    """Reload roles and teams, which are cached per request and this one is long-lived."""
+    user: Any = request.user  # always a User here
     user.refresh_from_db()
     asked = request._request
     gate.forget(asked)
@@ -91,7 +93,8 @@ async def _many(
         news = [name for name, mark in marks.items() if known.get(name) != mark]
         lost = [name for name in known if name not in marks]
         known = marks
-        # Only the last of a batch names the whole: who is cut off in between gets all of it again.
+        # Only the last event of a batch has the id of the whole: an interrupted batch is sent
+        # again.
         events = [ServerSentEvent(data[name], STATUS) for name in news]
         events += [ServerSentEvent({"name": name}, GONE) for name in lost]
         for index, event in enumerate(events):
@@ -113,10 +116,10 @@ Row = TypeVar("Row", bound=Model)
 
 
 class WatchedList(ListModelMixin, GenericAPIView[Row]):
-    """Not DRF's ListAPIView, whose `get` may answer nothing but a Response of its own."""
+    """List view; DRF's ListAPIView.get cannot return a streaming response."""
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response | StreamingHttpResponse:
-        """By name. Watched, it is all that the filters leave, not a page."""
+        """Sorted by name. A watch returns all filtered items without pagination."""
         if wanted(request):
             return many(request, self._by_name)
         return self.list(request, *args, **kwargs)

@@ -11,10 +11,8 @@ class AuditConfig(AppConfig):
 
     def ready(self) -> None:
         from console.audit import integrity
-        from console.system import rounds
         from console.vault import key_rotation
         from console.web.shell import navigation
 
         key_rotation.register(integrity.SEALED)
-        rounds.register(integrity.as_round)
         navigation.register(navigation.NavItem("Audit", "audit:list", "history", 80))

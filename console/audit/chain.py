@@ -1,11 +1,10 @@
 """Tamper evidence of the audit log: each row is sealed when written, then linked into a chain.
 
-`row_seal` is an HMAC of a row's content, computed by the writer without any lock, so that writers
-do not wait for each other. A background task links committed rows in order: the seal of a linked
-row is an HMAC of its content, its place and the seal before it, and `AuditChain` holds both ends
-under a seal of its own. Changing, removing, inserting or reordering rows breaks the chain. The key
-is in the database encrypted: who writes to the database, but lacks EMBERLINE_ENCRYPTION_KEY,
-cannot compute a seal.
+`row_seal` is an HMAC of a row's content, computed by the writer without a lock. A background task
+links committed rows in order: a linked row's seal is an HMAC of its content, its position and the
+previous seal, and `AuditChain` seals both ends. Changing, removing, inserting or reordering rows
+breaks the chain. The key is stored encrypted: database access without EMBERLINE_ENCRYPTION_KEY does
+not suffice to compute a seal.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ log = logging.getLogger(__name__)
 
 PURPOSE = "audit/key"
 BATCH = 500
-# Rows of one scheduled check: a few seconds of work; the next one goes on behind them.
+# Rows per scheduled check: a few seconds of work; the next check continues after them.
 CHECKED_AT_ONCE = 100_000
 
 
 class ChainRow(Protocol):
-    """An AuditEvent, or a migration's version of it."""
+    """AuditEvent, or its historical model in a migration."""
 
     pk: Any
     at: datetime
@@ -53,9 +52,12 @@ class ChainRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChainVerdict:
-    """`problem` names the first row that is not as it was written, "" when all are. `waiting` rows
-    were written but are not linked yet. `head` identifies the last linked row: noted elsewhere, it
-    shows later whether the whole database was put back to an earlier state."""
+    """Result of a verification.
+
+    `problem` describes the first modified row, "" for none. `waiting` rows are not linked yet.
+    `head` identifies the last linked row; noted elsewhere, it reveals a later restore of an older
+    database.
+    """
 
     rows: int
     waiting: int
@@ -65,11 +67,11 @@ class ChainVerdict:
 
 
 class BrokenChainError(Exception):
-    """The action needs an intact chain. The text names the first broken row."""
+    """The action needs an intact chain; the text names the first broken row."""
 
 
 def new_key() -> str:
-    """A key, encrypted as it is stored."""
+    """Return a new key, encrypted for storage."""
     return encryption.seal(secrets.token_hex(32), PURPOSE)
 
 
@@ -86,26 +88,31 @@ def link_seal(key: bytes, before: str, sequence: int, row: ChainRow) -> str:
 
 
 def ends_seal(key: bytes, chain: Any) -> str:
-    """Of both ends, or rows could be cut off there."""
+    """Return the seal of both ends, which reveals truncation."""
     ends = (chain.first_sequence, chain.first_seal, chain.last_sequence, chain.last_seal)
     return _hmac(key, "ends", *ends)
 
 
 def seal_new(event: AuditEvent) -> str:
-    """Return the seal of a row that is about to be written. An audit row without one is better
-    than none, so an unreadable key is logged and counted, and the verification names the row."""
+    """Return the seal of a row to be written.
+
+    A missing seal is better than a missing row: an unreadable key is logged and counted, and the
+    verification names the row.
+    """
     try:
         return row_seal(_key(), event)
     except encryption.Unreadable as error:
-        log.error("The audit log is written without seals: %s", error)
+        log.error("Writing audit rows without seals: %s", error)
         count("audit_unsealed_rows")
         return ""
 
 
 def link() -> int:
-    """Append the rows that are not in the chain yet, in the order of their ids; return how many.
-    Rows whose seal is wrong stay outside, where the verification reports them. A chain whose ends
-    were changed is not continued: that would seal the change."""
+    """Append unlinked rows in id order; return how many.
+
+    Rows with a wrong seal stay unlinked, where the verification reports them. A chain with modified
+    ends is not continued, since that would seal the modification.
+    """
     if not AuditEvent.objects.filter(sequence=None).exists():
         return 0
     key = _key()
@@ -124,12 +131,12 @@ def link() -> int:
 
 
 def verify(start: int = 0, limit: int | None = None) -> ChainVerdict:
-    """Recompute the chain from the row behind `start`. Without `limit`: all of it."""
-    highest = _highest()  # before the chain is read: rows may be linked meanwhile
+    """Recompute the chain after row `start`, for at most `limit` rows (None: all)."""
+    highest = _highest()  # read before the chain: rows may be linked concurrently
     chain = _chain()
     problem, checked = _problem(_key(), chain, highest, start, limit)
     if problem and AuditChain.objects.get(pk=1).first_sequence != chain.first_sequence:
-        return verify(start, limit)  # rows were pruned meanwhile
+        return verify(start, limit)  # rows were pruned concurrently
     last = max(start, chain.first_sequence) + checked
     waiting = AuditEvent.objects.filter(sequence=None).count()
     head = f"{chain.last_sequence}:{chain.last_seal[:16]}"
@@ -137,15 +144,15 @@ def verify(start: int = 0, limit: int | None = None) -> ChainVerdict:
 
 
 def check(limit: int | None = CHECKED_AT_ONCE) -> ChainVerdict:
-    """Verify the next part of the chain (None: all of it) and keep the result for the pages."""
+    """Verify the next part of the chain (None: all of it) and store the result for the pages."""
     begin = _chain().checked_sequence if limit else 0
     verdict = verify(begin, limit)
     position = 0 if verdict.complete or verdict.problem else begin + verdict.rows
     count("audit_checks", outcome="broken" if verdict.problem else "intact")
     if verdict.problem:
-        log.error("The audit log was changed outside the console: %s", verdict.problem)
+        log.error("Audit log modified outside the console: %s", verdict.problem)
     facts: dict[str, Any] = {"checked_at": timezone.now(), "checked_sequence": position}
-    # A finding stays until one look at the whole chain found nothing.
+    # A problem stays until a full verification finds none.
     if verdict.problem or (begin == 0 and verdict.complete):
         facts["problem"] = verdict.problem[:300]
     AuditChain.objects.filter(pk=1).update(**facts)
@@ -153,8 +160,10 @@ def check(limit: int | None = CHECKED_AT_ONCE) -> ChainVerdict:
 
 
 def reseal() -> str:
-    """Accept all rows as they are and start a new chain with them; under a new key only where the
-    present one is unreadable, since other processes know it. Return what was broken before."""
+    """Accept all rows as they are and start a new chain; return the previous problem.
+
+    The key is replaced only if unreadable, since other processes cache it.
+    """
     with transaction.atomic():
         chain = _locked()
         try:
@@ -178,7 +187,7 @@ def reseal() -> str:
 
 
 def prune(before: datetime) -> int:
-    """Delete the rows older than `before` and move the beginning of the chain behind them."""
+    """Delete rows older than `before` and move the start of the chain; return how many."""
     with transaction.atomic():
         chain = _locked()
         younger = AuditEvent.objects.filter(sequence__gt=chain.first_sequence, at__gte=before)
@@ -198,7 +207,7 @@ def prune(before: datetime) -> int:
 def _problem(
     key: bytes, chain: AuditChain, highest: int, start: int, limit: int | None
 ) -> tuple[str, int]:
-    """The first thing that is wrong ("" for nothing) and how many rows were recomputed."""
+    """Return the first problem ("" for none) and the number of verified rows."""
     if wrong := _wrong_ends(key, chain, highest):
         return wrong, 0
     stray = AuditEvent.objects.filter(sequence__lte=chain.first_sequence).first()
@@ -274,7 +283,7 @@ def _write(linked: list[AuditEvent]) -> None:
 
 def _chain() -> AuditChain:
     found = AuditChain.objects.filter(pk=1).first()
-    if found is None:  # never after the migration, but for somebody who removed it
+    if found is None:  # created by a migration, so only missing if removed
         AuditChain.objects.get_or_create(pk=1, defaults=_fresh(new_key()))
         found = AuditChain.objects.get(pk=1)
     return found
@@ -315,7 +324,7 @@ def _content(row: ChainRow) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """PostgreSQL gives 1e20 back as a whole number: both databases must seal alike."""
+    """Normalize floats: seals must not depend on the database (PostgreSQL: 1e20 is an integer)."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

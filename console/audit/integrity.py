@@ -1,22 +1,18 @@
-"""The integrity of the audit log for people: the System page, the doctor and the command line."""
+"""Audit log integrity for the System page, the doctor and the command line."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-from django.utils import timezone
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from console.audit import chain
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
-from console.system.rounds import Round, RoundState
 from console.vault.encryption import Unreadable
 from console.vault.key_rotation import Sealed
 
 _TARGET = "audit/log"
-_NAME, _PURPOSE = "audit log", "Links new audit rows, and looks for rows that were changed"
-_LATE = timedelta(minutes=30)
-_BROKEN = (
+BROKEN_REMEDY = (
     "Compare the row with a backup or with shipped logs. When that is done: emberline audit reseal,"
     " which accepts the rows as they are and records that."
 )
@@ -29,45 +25,57 @@ SEALED = Sealed(
 )
 
 
-def as_round() -> Round:
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """Stored state of the chain.
+
+    `waiting_since` is the time of the oldest unlinked row, read only if the chain is intact.
+    """
+
+    checked_at: datetime | None
+    problem: str
+    first_sequence: int
+    last_sequence: int
+    waiting_since: datetime | None
+
+
+def chain_state() -> ChainState | None:
     found = AuditChain.objects.filter(pk=1).first()
-    if found is None or found.checked_at is None:
-        state, text = RoundState.IDLE, "Nothing was verified yet."
-        return Round(_NAME, _PURPOSE, state, None, text, "The first check is within 10 minutes.")
-    last = found.checked_at
-    if found.problem:
-        text = f"The audit log was changed outside the console: {found.problem}."
-        return Round(_NAME, _PURPOSE, RoundState.FAILING, last, text, _BROKEN)
-    oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
-    waits = oldest is not None and timezone.now() - oldest.at > _LATE
-    if waits or timezone.now() - last > _LATE:
-        text = "New audit rows are not linked: until then their removal cannot be seen."
-        remedy = "Look at System for the worker and the timetable (beat)."
-        return Round(_NAME, _PURPOSE, RoundState.LATE, last, text, remedy)
-    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
-    return Round(_NAME, _PURPOSE, RoundState.WORKING, last, text)
+    if found is None:
+        return None
+    oldest = None
+    if found.checked_at is not None and not found.problem:
+        oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
+    return ChainState(
+        found.checked_at,
+        found.problem,
+        found.first_sequence,
+        found.last_sequence,
+        oldest.at if oldest else None,
+    )
 
 
 def verify() -> tuple[str, bool]:
-    """The verification of every row, in words, and whether nothing was changed."""
+    """Verify every row; return a summary and whether the log is intact."""
     try:
         chain.link()
         found = chain.check(limit=None)
     except Unreadable as error:
         return f"The audit log cannot be verified. {error}", False
     if found.problem:
-        return f"The audit log was changed outside the console: {found.problem}. {_BROKEN}", False
+        text = f"The audit log was changed outside the console: {found.problem}. {BROKEN_REMEDY}"
+        return text, False
     return f"Intact: {found.rows} rows, {found.waiting} not linked yet, head {found.head}.", True
 
 
 def compare(head: str) -> str:
-    """Return what is wrong with the row that an earlier verification called its head, else ""."""
+    """Return the problem with the row that an earlier verification reported as head, else ""."""
     place, _, seal = head.partition(":")
     if not place.isdecimal() or not seal:
         return f"--head {head!r} cannot be used: write it as an earlier verification printed it."
     kept = AuditChain.objects.get(pk=1)
     if int(place) < kept.first_sequence:
-        return ""  # pruned since; the chain itself says so
+        return ""  # pruned since; verified by the chain itself
     known = (
         kept.first_seal
         if int(place) == kept.first_sequence
@@ -89,7 +97,7 @@ def reseal() -> str:
 
 
 def prune(before: str) -> str:
-    """Raises ValueError for what is no date, chain.BrokenChainError for a log that was changed."""
+    """Raise ValueError for an invalid date, chain.BrokenChainError for a modified log."""
     day = datetime.strptime(before, "%Y-%m-%d").replace(tzinfo=UTC)
     chain.link()
     gone = chain.prune(day)

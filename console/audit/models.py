@@ -1,7 +1,7 @@
-"""The audit log: who did what to which object, with the values before and after.
+"""Audit log: actor, action, object, and values before and after.
 
-Rows are written by `record` and never changed, not even when their actor or team is deleted: they
-are sealed (see chain.py), so keys of people and teams are kept without a constraint.
+Rows are written by `record` and never changed, even when their actor or team is deleted: they are
+sealed (chain.py), so foreign keys to users and teams have no constraint.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class AuditEvent(models.Model):
         blank=True,
         related_name="+",
     )
-    # Kept beside the key, so that the trail outlives the account.
+    # Stored with the key, so that the log outlives the account.
     actor_name = models.CharField(max_length=150)
-    # Whose the thing was when it was done: its members see the row. None: nobody's.
+    # Owning team at the time of the action, whose members see the row; None for no team.
     team = models.ForeignKey(
         "accounts.Team",
         on_delete=models.DO_NOTHING,
@@ -36,9 +36,9 @@ class AuditEvent(models.Model):
     target = models.CharField(max_length=200, db_index=True)
     changes = models.JSONField(default=dict, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
-    # What the actor said of it, in their own words.
+    # Free-text note of the actor.
     note = models.CharField(max_length=500, default="", blank=True)
-    # Place in the chain; None until the row is linked.
+    # Position in the chain; None until linked.
     sequence = models.BigIntegerField(null=True, blank=True, unique=True, editable=False)
     seal = models.CharField(max_length=64, default="", blank=True, editable=False)
 
@@ -50,10 +50,10 @@ class AuditEvent(models.Model):
 
 
 class AuditChain(models.Model):
-    """One row: the key of the seals (encrypted), both ends of the chain, and the last check."""
+    """Single row: key of the seals (encrypted), both ends of the chain, and the last check."""
 
     key = models.TextField(editable=False)
-    # The last row that was pruned: the chain begins behind it.
+    # Last pruned row: the chain starts after it.
     first_sequence = models.BigIntegerField(default=0)
     first_seal = models.CharField(max_length=64, default="", blank=True)
     last_sequence = models.BigIntegerField(default=0)

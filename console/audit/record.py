@@ -1,6 +1,6 @@
-"""`record` writes the audit trail; actions call it inside their transaction, signals never do.
+"""Write and diff audit events; actions call `record` inside their transaction, signals never do.
 
-Promises that a value whose name says it is a secret is not stored, nor a password inside a URL.
+Values with secret-like names and passwords inside URLs are not stored.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def record(
     note: str = "",
     of: Owned | None = None,
 ) -> AuditEvent:
-    """One line of the trail. `target` reads like "endpoint/demo"; `changes` is `diff`'s result.
+    """Write one audit event.
 
-    `note` is what the actor said of it. `actor` None means the console itself did it. Without
-    `request_id`, the current request's. `of`: whose it is, where the target does not say so.
+    `target` is like "endpoint/demo"; `changes` is the result of `diff`; `note` is the actor's
+    comment. `actor` None is the console itself. `request_id` defaults to the current request's.
+    `of` is the owned object, where `target` does not identify it.
     """
     kind, _, name = target.partition("/")
     owner = of or gate.find(kind, name)
@@ -57,7 +58,7 @@ def record(
 
 
 def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What differs, as {"dotted.field": [before, after]}; None stands for "not there"."""
+    """Return the differences as {"dotted.field": [before, after]}; None means absent."""
     old, new = _flat(before), _flat(after)
     return {
         name: [old.get(name), new.get(name)]
@@ -78,7 +79,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _clean(value: Any, name: str = "") -> Any:
-    """JSON-ready and without secrets."""
+    """Return the value as JSON, with secrets removed."""
     if isinstance(value, Mapping):
         return {str(key): _clean(item, str(key)) for key, item in value.items()}
     if _SECRET.search(name):

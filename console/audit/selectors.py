@@ -1,4 +1,4 @@
-"""Reads of the trail."""
+"""Queries on the audit log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from console.audit.models import AuditEvent
 
 
 def seen_by(viewer: Somebody) -> QuerySet[AuditEvent]:
-    """Newest first: what was done to what is their teams', and what they did themselves. Without a
-    viewer all: the console asks for itself."""
+    """Return events of the viewer's teams and actions, newest first; all for viewer None."""
     rows = AuditEvent.objects.all()
     if viewer is None or allows(viewer, "viewer"):
         return rows
@@ -23,7 +22,7 @@ def seen_by(viewer: Somebody) -> QuerySet[AuditEvent]:
 def events(
     actor: str = "", verb: str = "", target: str = "", viewer: Somebody = None
 ) -> QuerySet[AuditEvent]:
-    """Newest first. `actor` is a whole name; `verb` and `target` match from their start."""
+    """Return events, newest first; `actor` matches exactly, `verb` and `target` by prefix."""
     found = seen_by(viewer)
     if actor:
         found = found.filter(actor_name__iexact=actor)

@@ -1,4 +1,4 @@
-"""Background work of the audit log: link new rows into the chain, and verify it."""
+"""Background tasks of the audit log: link new rows and verify the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit page: who did what, filtered, with values before and after."""
+"""The audit page: filtered events with values before and after."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def events(request: HttpRequest) -> HttpResponse:
 
 
 def changes(event: AuditEvent) -> list[AuditChange]:
-    """The stored changes as rows, whichever of the two spellings an action used."""
+    """Return the stored changes as rows; accepts both stored formats."""
     stored = event.changes if isinstance(event.changes, dict) else {"": event.changes}
     if set(stored) == {"before", "after"}:
         stored = {"": [stored["before"], stored["after"]]}

@@ -1,4 +1,4 @@
-"""Changes to the catalogue: added, corrected, or back to what is built in; each on the trail."""
+"""Add, change and reset instance types, with audit events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.core.errors import Problem, Refused
 
 
 def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
-    """Say what an instance type is; what `data` leaves out stays as it was."""
+    """Add or update an instance type; fields missing in `data` keep their values."""
     require(actor, "operator")
     with transaction.atomic():
         before = selectors.get(name) if isinstance(name, str) else None
@@ -41,7 +41,7 @@ def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
 
 
 def remove(actor: User, name: str) -> bool:
-    """Forget what was said of it; True when a built-in one comes back."""
+    """Delete the stored type; return whether a built-in one of that name remains."""
     require(actor, "operator")
     with transaction.atomic():
         gone, _ = InstanceType.objects.filter(name=name).delete()
@@ -71,7 +71,7 @@ def _price(instance: Instance) -> tuple[float | None, date | None]:
 
 
 def _keep(actor: User, name: str, since: date, price: float | None, source: str) -> None:
-    """From that day on; what was said of later days was said before this."""
+    """Store the price from that day on, replacing later entries."""
     InstancePrice.objects.filter(name=name, since__gte=since).delete()
     InstancePrice.objects.create(
         name=name, since=since, price_usd_hour=price, source=source, changed_by=row(actor)

@@ -1,4 +1,4 @@
-"""The form of an instance type; judges nothing itself: `rules` does."""
+"""Form of an instance type; `rules` validates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InstanceForm(Styled, forms.Form):
             )
 
     def typed(self) -> dict[str, Any]:
-        """As `actions.save` takes it: numbers where numbers were typed, else the text itself."""
+        """Return the input of `actions.save`: numbers where they parse, else the text."""
         found: dict[str, Any] = {}
         for field in FIELDS:
             text = str(self.data.get(field, "")).strip()

@@ -1,7 +1,4 @@
-"""Instance types which somebody added or corrected, and what each cost when.
-
-The others are built in. `actions` alone writes.
-"""
+"""Added or changed instance types and their price history; written by `actions` only."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from console.catalogue.core.builtin import Instance
 
 
 class InstanceType(models.Model):
-    """Lies over the built-in one of its name."""
+    """Overrides the built-in type of the same name."""
 
     name = models.CharField(max_length=63, primary_key=True)
     vcpus = models.PositiveIntegerField()
@@ -41,8 +38,7 @@ class InstanceType(models.Model):
 
 
 class InstancePrice(models.Model):
-    """What an instance type costs from the day `since` (UTC) on, until the next row. None: from
-    then on it is not known."""
+    """Price from the day `since` (UTC) until the next row; None means unknown."""
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=63)

@@ -1,4 +1,4 @@
-"""The catalogue as everybody reads it: what is built in, with what was added over it."""
+"""Queries on the catalogue: built-in instance types with overrides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.catalogue.models import InstancePrice, InstanceType
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`origin`: built-in, changed (a built-in one with other facts) or added."""
+    """Catalogue entry; `origin` is built-in, changed (overridden) or added."""
 
     instance: Instance
     origin: str
@@ -22,7 +22,6 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All, by name, in one query."""
     own = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
     found = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
     found += [
@@ -46,14 +45,15 @@ def get(name: str) -> Entry | None:
 
 
 def instances() -> dict[str, Instance]:
-    """By name."""
     return {entry.instance.name: entry.instance for entry in entries()}
 
 
 @dataclass(frozen=True, slots=True)
 class InstancePriceList:
-    """`said`: by name, (since, price) of what people said, the latest first. Before the first of
-    them a built-in price counts."""
+    """Price history; `said` maps a name to its (since, price) rows, latest first.
+
+    Before the first row the built-in price applies.
+    """
 
     said: Mapping[str, Sequence[tuple[date, float | None]]]
 
@@ -65,7 +65,7 @@ class InstancePriceList:
 
 
 def prices() -> InstancePriceList:
-    """What instance types cost on any day, in one query."""
+    """Return the price history of all instance types, in one query."""
     found: dict[str, list[tuple[date, float | None]]] = {}
     rows = InstancePrice.objects.order_by("name", "-since")
     for name, since, price in rows.values_list("name", "since", "price_usd_hour"):
@@ -74,6 +74,5 @@ def prices() -> InstancePriceList:
 
 
 def price_history(name: str) -> QuerySet[InstancePrice]:
-    """What people said of it, the latest first."""
     rows = InstancePrice.objects.filter(name=name).select_related("changed_by")
     return rows.order_by("-since")

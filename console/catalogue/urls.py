@@ -1,4 +1,4 @@
-"""Pages of instance types, mounted under "/instance-types/"."""
+"""Instance type pages, mounted under "/instance-types/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of instance types: what each holds, what it costs, and since when we believe that."""
+"""Instance type pages: sizes, prices and their dates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import actor_of
 from console.catalogue import actions, selectors
 from console.catalogue.core import rules
 from console.catalogue.forms import InstanceForm
@@ -46,7 +47,7 @@ def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
     if request.method == "POST":
         wanted = name or str(request.POST.get("name", "")).strip()
         try:
-            actions.save(_user(request), wanted, form.typed())
+            actions.save(actor_of(request), wanted, form.typed())
         except Refused as error:
             form.refuse(error.errors)
             status = error.status_code
@@ -62,16 +63,12 @@ def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
-        back = actions.remove(_user(request), name)
+        back = actions.remove(actor_of(request), name)
     except Refused as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"{name} is {'as built in again' if back else 'removed'}.")
     return redirect("catalogue:list")
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:

@@ -1,8 +1,7 @@
-"""Every change a person asks of the clusters this console may use: check, do, notify.
+"""Actions on clusters: validate, apply, notify and write the audit log.
 
-Promises that a refused action changes nothing, that each one is in the audit trail without what is
-secret, and that a kubeconfig is sealed before it meets the database. Adding a cluster gives access,
-so it needs an admin; the command line (`actor` None) runs as the console itself.
+Kubeconfigs are encrypted before they are stored and never appear in the audit log. Adding a cluster
+grants access and requires an admin; `actor` None is the console itself (command line).
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.claims import mark_due
 from console.clusters import refresh, related_objects, tasks, validation
-from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Problem, Refused, expect_generation
-from console.provisioners.kubernetes.api.access import own_namespace
 from console.vault import encryption
 from console.vault.key_rotation import Sealed
 
@@ -35,20 +32,8 @@ SEALED = Sealed(
 )
 
 
-def ensure_in_cluster() -> None:
-    """The cluster the console runs in, by itself, when it was told to use Kubernetes. Safe against
-    itself: of callers at the same moment, one creates it."""
-    if Cluster.objects.filter(name=IN_CLUSTER).exists():
-        return
-    try:
-        facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
-        _create(None, IN_CLUSTER, facts)
-    except IntegrityError:
-        return
-
-
 def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
-    """A cluster of that name; whether it answers is seen a moment later, on its page."""
+    """Add a cluster; it is checked asynchronously."""
     _admin(actor)
     facts = validation.new(name, data)
     try:
@@ -79,7 +64,7 @@ def change(
     *,
     expected_generation: int | None = None,
 ) -> Cluster:
-    """Another kubeconfig (a renewed token), context, namespace or reach. What runs stays."""
+    """Change kubeconfig, context, namespace or reach; workloads keep running."""
     _admin(actor)
     with transaction.atomic():
         cluster = _locked(name)
@@ -101,7 +86,7 @@ def change(
 
 
 def check(actor: User, name: str, *, wait: bool = False) -> None:
-    """Look at it again now, not when its turn comes; with `wait`, return when it has been done."""
+    """Request a refresh now; with `wait`, return when it is done."""
     require(actor, "operator")
     if wait:
         refresh.refresh_now(str(_found(name).pk))
@@ -113,7 +98,7 @@ def check(actor: User, name: str, *, wait: bool = False) -> None:
 
 
 def remove(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
-    """Forget the cluster and its credentials; refused while anything is placed there."""
+    """Delete the cluster and its credentials; raise while anything is placed there."""
     _admin(actor)
     with transaction.atomic():
         cluster = _locked(name)
@@ -139,7 +124,6 @@ def _set(cluster: Cluster, facts: Mapping[str, Any]) -> None:
 
 
 def _differs(cluster: Cluster, key: str, value: Any) -> bool:
-    """A kubeconfig that was given anew counts as another one."""
     return key == "kubeconfig" or getattr(cluster, key) != value
 
 

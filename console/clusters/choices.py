@@ -1,4 +1,4 @@
-"""Words for what a cluster can be. Must not know Django."""
+"""Enumerations of cluster fields."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = [
 
 
 class Reach(StrEnum):
-    """Whether the console can open connections to the addresses of pods."""
+    """Whether the console can connect to pod addresses."""
 
-    PODS = "pods"  # it runs in the cluster, or in a network which routes to pods
-    API = "api"  # it reaches the API server only
+    PODS = "pods"  # runs in the cluster, or in a network with routes to pods
+    API = "api"  # reaches the API server only
 
 
 REACHES = tuple(Reach)
 
 
 class ClusterPhase(StrEnum):
-    PENDING = "Pending"  # not looked at yet
-    READY = "Ready"  # it answers, and grants what is needed
-    DEGRADED = "Degraded"  # it answers, but refuses something that is needed
-    FAILED = "Failed"  # it does not answer, or refuses us
+    PENDING = "Pending"  # not checked yet
+    READY = "Ready"  # reachable, required rights granted
+    DEGRADED = "Degraded"  # reachable, but a required right is missing
+    FAILED = "Failed"  # unreachable, or authentication rejected
 
 
 class ClusterReason(StrEnum):
@@ -40,4 +40,4 @@ class ClusterReason(StrEnum):
     ANSWERS = "Answers"
     RIGHTS_MISSING = "RightsMissing"
     KEY_MISSING = "EncryptionKeyMissing"
-    UNCLEAR = "ClusterUnclear"  # it answered, but not what was asked
+    UNCLEAR = "ClusterUnclear"  # unexpected response

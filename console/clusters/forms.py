@@ -1,5 +1,4 @@
-"""The form of a cluster. Promises to judge nothing itself: what was typed goes to `actions`,
-refusals come back beside their fields; and that a kubeconfig is never written back into a page."""
+"""Form of a cluster; `actions` validates. A kubeconfig is never rendered into a page."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 
 class _Hidden(forms.Textarea):
-    """Shows nothing of what was typed."""
+    """Text area that does not render its value."""
 
     def format_value(self, _value: Any) -> str | None:
         return None
 
 
 class ClusterForm(Styled, forms.Form):
-    """`cluster` is the present one when it is changed; a new one has a name and a kind to give."""
+    """Form of a cluster; `cluster` is the one to change, None adds name and kind fields."""
 
     name = forms.CharField(
         label="Name",
@@ -92,7 +91,7 @@ class ClusterForm(Styled, forms.Form):
         return rest if self.cluster.kind == CONTEXT else (*rest, "context")
 
     def typed(self) -> dict[str, Any]:
-        """In the shape that `actions` takes. A file stands for what could have been pasted."""
+        """Return the input of `actions`; an uploaded file replaces the pasted text."""
         found = {
             name: str(self.data.get(name, "")).strip()
             for name in self.fields
@@ -105,7 +104,7 @@ class ClusterForm(Styled, forms.Form):
         return {key: value for key, value in found.items() if value}
 
     def _uploaded(self) -> str:
-        """Too long by one byte where it is too long, for `actions` to refuse."""
+        """Read at most one byte over the limit, for `actions` to reject."""
         file = self.files.get("file")
         if file is None:
             return ""
@@ -113,7 +112,7 @@ class ClusterForm(Styled, forms.Form):
         return content.decode("utf-8", "replace")
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Put refusals beside their fields, those of no field above all."""
+        """Attach problems to their fields, others to the form."""
         self.full_clean()
         for problem in problems:
             known = problem.field in self.fields

@@ -1,6 +1,6 @@
-"""Rows: the clusters this console may use, and what was last seen of each.
+"""Clusters and their observed status.
 
-Promises invariants and names only. `actions` writes Cluster; `refresh` alone writes ClusterStatus.
+`actions` writes Cluster (`refresh` the in-cluster one); `refresh` alone writes ClusterStatus.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from console.provisioners.kubernetes.discovery.inventory import Inventory
 from console.provisioners.kubernetes.discovery.rights import Granted
 from console.vault import encryption
 
-LOGIN_WARNED_DAYS = 7  # a renewed token may take somebody else's time
+LOGIN_WARNED_DAYS = 7  # renewing a token may depend on another team
 
 
 class Cluster(Desired):
-    """`kubeconfig` is sealed; `context` names one in it, or one of the console's machine.
-    `namespace` is where endpoints go which name none. `reach`: whether this console can open
-    connections to addresses of pods."""
+    """Kubernetes cluster.
+
+    `kubeconfig` is encrypted; `context` names one in it, or one of the server's kubeconfig.
+    `namespace` is the default for endpoints. `reach`: whether the console can connect to pod
+    addresses.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
@@ -58,18 +61,20 @@ class Cluster(Desired):
 
     @property
     def purpose(self) -> str:
-        """What its kubeconfig is sealed for."""
+        """Return the encryption purpose of its kubeconfig."""
         return f"cluster/{self.pk}"
 
     def access(self) -> ClusterAccess:
-        """`sealing.Unreadable` when the key that sealed its kubeconfig is not here."""
+        """Return the credentials; raise `Unreadable` if the encryption key is missing."""
         text = encryption.unseal(self.kubeconfig, self.purpose) if self.kind == KUBECONFIG else ""
         return ClusterAccess(self.kind, text, self.context)
 
 
 class ClusterStatus(Observed):
-    """`seen_at` is when the cluster last answered; what it said then (`inventory`, `rights`) stays
-    while it is away."""
+    """Observed status; `seen_at` is the last response.
+
+    `inventory` and `rights` keep the last values while the cluster is unreachable.
+    """
 
     cluster = models.OneToOneField(
         Cluster, primary_key=True, on_delete=models.CASCADE, related_name="status"

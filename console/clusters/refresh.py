@@ -1,7 +1,6 @@
-"""Looks at one cluster and writes down what it said: claim, look, release.
+"""Refresh the status of one cluster: claim, query, write, release.
 
-Promises that what a cluster said last stays while it does not answer, and that a look which fails
-says why in words a person can act on.
+A failed query keeps the last inventory and stores an actionable reason.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.audit.record import record
 from console.claims import claim
 from console.clusters import related_objects
-from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason
+from console.clusters.choices import IN_CLUSTER, ClusterPhase, ClusterReason, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.core.counters import count
 from console.provisioners.base import ProvisionError
+from console.provisioners.kubernetes.api.access import own_namespace
 from console.provisioners.kubernetes.api.reader import NotSaid, Reader
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.rights import Granted
@@ -29,9 +31,9 @@ from console.vault import encryption
 
 log = logging.getLogger(__name__)
 
-CLAIM_S = 75.0  # longer than a reader's budget and one call that began at its end
+CLAIM_S = 75.0  # exceeds the reader's budget plus one last call
 AFTER_CRASH_S = 60.0
-_NAMED = 4  # missing rights in one line; all are listed below it
+_NAMED = 4  # missing rights in the summary line; the page lists all
 PATIENCE_S = 5.0
 AGAIN_NOW_S = 1.0
 _WAIT_S = 0.2
@@ -40,16 +42,29 @@ AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 30.0, ClusterPhase.F
 
 @dataclass(frozen=True, slots=True)
 class ClusterObservation:
-    """The outcome of one look; `facts` are the fields of the status that it learned."""
-
     phase: ClusterPhase
     reason: str
     message: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+def ensure_in_cluster() -> None:
+    """Create the row of the cluster the console runs in; concurrent callers create it once."""
+    if Cluster.objects.filter(name=IN_CLUSTER).exists():
+        return
+    facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
+    try:
+        with transaction.atomic():
+            cluster = Cluster.objects.create(name=IN_CLUSTER, **facts)
+            ClusterStatus.objects.create(cluster=cluster)
+            shown = {key: str(value) for key, value in facts.items()}
+            record(None, "create", f"cluster/{IN_CLUSTER}", shown)
+    except IntegrityError:
+        return
+
+
 def refresh(cluster_id: str) -> ClusterObservation | None:
-    """One look; None, and nothing done, where somebody else looks now."""
+    """Refresh once; return None if another process holds the claim."""
     held = claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
     if held is None:
         return None
@@ -61,7 +76,7 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
             cluster, related_objects.followed(cluster.name), related_objects.parts(cluster.name)
         )
     except Exception:
-        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        # Delay the next attempt, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
     count("cluster_looks", outcome=seen.reason)
@@ -77,10 +92,10 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
 
 
 def refresh_now(cluster_id: str) -> None:
-    """A look that begins after this call, however long one which is under way still takes.
+    """Wait for a query that begins after this call.
 
-    While needed rights are missing it is repeated for `PATIENCE_S`: a Role that was just applied
-    reaches the API server's authorizer a moment later.
+    While required rights are missing it repeats for `PATIENCE_S`: a new Role reaches the API
+    server's authorizer with a delay.
     """
     until, patient_until = time.monotonic() + CLAIM_S, 0.0
     while time.monotonic() < until:
@@ -103,8 +118,10 @@ def refresh_now(cluster_id: str) -> None:
 def look(
     cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()
 ) -> ClusterObservation:
-    """Asks the cluster now; never raises for what the cluster answers. `followed`: namespaces whose
-    objects are; `parts`: groups of rights that are needed, too."""
+    """Query the cluster; cluster errors become part of the result.
+
+    `followed`: namespaces with followed objects; `parts`: additionally required groups of rights.
+    """
     ends: dict[str, Any] = {}
     try:
         access = cluster.access()
@@ -135,7 +152,7 @@ def look(
 
 
 def look_here(namespace: str) -> ClusterObservation:
-    """Asks the cluster this console runs in, whatever is remembered of it."""
+    """Query the cluster this console runs in, without cached values."""
     return look(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
 
 

@@ -1,5 +1,4 @@
-"""What other rooms keep in a cluster and how that goes, for the cluster's page: this room knows
-none of them."""
+"""Registry of objects that other apps keep in a cluster, for the cluster page."""
 
 from __future__ import annotations
 
@@ -12,7 +11,10 @@ from console.core.registry import OwnerRegistry
 
 @dataclass(frozen=True, slots=True)
 class RelatedObject:
-    """`says` leads to `url`; `text` is "" where all is well, `phase` where nothing is kept."""
+    """State of the objects; `text` is "" if healthy, `phase` "" if there are none.
+
+    `says` is the link text of `url`.
+    """
 
     title: str
     says: str
@@ -27,7 +29,7 @@ _tellers: list[Tell] = []
 
 
 def register(tell: Tell) -> None:
-    """Called from AppConfig.ready with `tell(cluster, viewer)`; None where there is nothing."""
+    """Register `tell(cluster, viewer)`, which may return None; called from AppConfig.ready."""
     if tell not in _tellers:
         _tellers.append(tell)
 

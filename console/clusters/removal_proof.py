@@ -1,7 +1,7 @@
-"""Whether a cluster is gone, and what may be left there of something that is given up.
+"""Proof that a cluster is gone, and the objects that may remain in it.
 
-Promises that nothing is called gone which answers, in whatever way, or answered a moment ago: what
-is given up by haste goes on running with nobody who knows of it. Removes nothing.
+A cluster that responds in any way, or did so recently, is not gone: objects abandoned too early
+would keep running unmanaged. Deletes nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from console.core.errors import Problem, Refused
 from console.provisioners.base import ProvisionError
 
 SILENT_FOR_S = 120
-"""So long a cluster must not have answered: longer than a failover or a lost network takes."""
+"""Required silence of a cluster, above the duration of a failover or network outage."""
 _GONE = frozenset({"ClusterUnreachable", "UnknownCluster"})
-# As rendering.names.OWNER, which is not for this side of the waist.
+# Equals rendering.names.OWNER, which this package may not import.
 _OWNER = "emberline.dev/owner"
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingObjects:
-    """What nobody removed, and how to find it there. `why` is how it was seen to be gone."""
+    """Objects that were not deleted and how to find them; `why` is the proof of removal."""
 
     cluster: str
     namespace: str
@@ -55,13 +55,13 @@ class RemainingObjects:
 def left(cluster: str, namespace: str, owner: str, why: str = "") -> RemainingObjects:
     try:
         namespace = selectors.namespace(cluster, namespace)
-    except ProvisionError:  # not known any more: its namespace is not, either
+    except ProvisionError:  # cluster row deleted, namespace unknown
         namespace = namespace or "NAMESPACE"
     return RemainingObjects(cluster, namespace, owner, why)
 
 
 def prove(cluster: str, ask: Callable[[], Any]) -> str:
-    """Why it counts as gone; `Refused` while it is there. `ask` is a question to the cluster."""
+    """Return why the cluster counts as gone; raise `Refused` if the query `ask` gets a response."""
     try:
         ask()
     except ProvisionError as error:

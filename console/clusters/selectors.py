@@ -1,6 +1,6 @@
-"""Every read of clusters that pages, REST and other rooms make.
+"""Queries on clusters for pages, REST and other apps.
 
-Promises plain values, and a number of queries that does not grow with the rows.
+Results are plain values; the number of queries does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from console.vault import encryption
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A cluster on a page."""
-
     cluster: Cluster
     inventory: Inventory
     granted: Granted
@@ -38,7 +36,7 @@ class Detail:
 
     @property
     def gpus_free(self) -> int | None:
-        """None where Emberline may not see what is taken."""
+        """Return the free GPUs; None if Emberline may not list pods."""
         free = [pool.gpus_free for pool in self.inventory.pools if pool.gpus]
         return None if None in free else sum(one or 0 for one in free)
 
@@ -56,40 +54,40 @@ class Detail:
 
 
 def default_cluster() -> str:
-    """Where endpoints go which name no cluster; "" is this machine."""
+    """Return the cluster of endpoints that name none; "" is this machine."""
     return IN_CLUSTER if settings.EMBERLINE.provisioner == "kubernetes" else ""
 
 
 def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
-    """Of that cluster and namespace; "" means the default cluster (this machine, unless the console
-    was told to use Kubernetes) and the cluster's own namespace.
+    """Return the provisioner of a cluster and namespace.
 
-    `PermanentError` names a cluster that is not there, or whose kubeconfig cannot be read.
+    "" means the default cluster (this machine, unless Kubernetes is configured) and the cluster's
+    default namespace. Raises `PermanentError` for an unknown cluster or an unreadable kubeconfig.
     """
     name = cluster or default_cluster()
     if not name:
         return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     found = _placed(name)
-    # Here and not above: it loads the official client, which a console of one machine never needs.
+    # Lazy: it imports the Kubernetes client, which a single-machine console does not need.
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
     return KubernetesProvisioner(found.access, namespace or found.namespace, found.capabilities)
 
 
 def inventory(cluster: str = "") -> Inventory | None:
-    """What the cluster last said it has; None for this machine, and before it has said anything."""
+    """Return the last inventory; None for this machine and before the first response."""
     row = get(cluster or default_cluster())
     return row.inventory if row is not None and row.status.seen_at is not None else None
 
 
 def capabilities(cluster: str = "") -> frozenset[str] | None:
-    """Names of what the cluster can carry (see console.provisioners.kubernetes.api.capabilities)."""
+    """Return the capability names (provisioners.kubernetes.api.capabilities); None if unknown."""
     found = inventory(cluster)
     return None if found is None else found.capabilities
 
 
 def why_not(cluster: str, capability: str) -> str:
-    """Why the cluster cannot carry it and what helps; "" when it can, or nobody has said yet."""
+    """Return why the capability is missing and the fix; "" if present or unknown."""
     found = inventory(cluster)
     for one in found.findings if found is not None else ():
         if one.name == capability and not one.present:
@@ -98,8 +96,7 @@ def why_not(cluster: str, capability: str) -> str:
 
 
 def namespace(cluster: str, wanted: str = "") -> str:
-    """Where objects go that ask for this namespace; "" on this machine. `PermanentError` as of
-    `provisioner`."""
+    """Return the effective namespace; "" on this machine. Raises like `provisioner`."""
     if not cluster:
         return ""
     return wanted or _placed(cluster).namespace
@@ -115,7 +112,7 @@ def detail(cluster: Cluster, viewer: Somebody = None) -> Detail:
 
 
 def users_seen(viewer: Somebody) -> dict[str, list[str]]:
-    """Who uses each cluster, in the words the viewer may read."""
+    """Return the users of each cluster, limited to what the viewer may view."""
     return {name: gate.shown(users, viewer) for name, users in related_objects.by_cluster().items()}
 
 
@@ -128,7 +125,6 @@ def clusters() -> QuerySet[Cluster]:
 
 
 def names() -> list[str]:
-    """Those an endpoint may name."""
     found = Cluster.objects.values_list("name", flat=True)
     return sorted({*found, *filter(None, [default_cluster()])})
 
@@ -138,15 +134,14 @@ def get(name: str) -> Cluster | None:
 
 
 def access(name: str) -> tuple[ClusterAccess, str]:
-    """How that cluster is reached, and the namespace of its own; `PermanentError` as of
-    `provisioner`."""
+    """Return the cluster's credentials and default namespace. Raises like `provisioner`."""
     found = _placed(name)
     return found.access, found.namespace
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """`capabilities` None: the cluster has not said them yet."""
+    """Placement of a cluster; `capabilities` None: not known yet."""
 
     access: ClusterAccess
     namespace: str
@@ -154,7 +149,7 @@ class _Placed:
 
 
 def _placed(name: str) -> _Placed:
-    """That of the cluster we run in needs no row."""
+    """Return the placement; the cluster the console runs in needs no row."""
     row = get(name)
     if row is None and name == default_cluster():
         return _Placed(ClusterAccess(IN_CLUSTER), own_namespace())

@@ -1,4 +1,4 @@
-"""Background looks at clusters; ids in, nothing out."""
+"""Background refresh of clusters; tasks take ids and return nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from console.claims import due
 from console.tasks import BaseTask
 
 REPEATS = 5
-"""How often a look which a person asked for is repeated while needed rights are missing."""
+"""Repeats of a requested check while required rights are missing."""
 
 
 @shared_task(base=BaseTask, name="console.clusters.tasks.refresh_cluster")
 def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
-    """A Role that was just applied reaches the API server's authorizer a moment later: of a look
-    that a person asked for the next one follows soon."""
+    """Refresh; repeat a requested check soon, since a new Role takes effect with a delay."""
     from console.clusters.choices import ClusterReason
     from console.clusters.refresh import AGAIN_NOW_S, refresh
 
@@ -28,11 +27,11 @@ def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
 
 @shared_task(base=BaseTask, name="console.clusters.tasks.sweep")
 def sweep() -> None:
-    """What no message announced, and what wants another look by now."""
-    from console.clusters import actions
+    """Refresh clusters that are due or whose message was lost."""
     from console.clusters.models import ClusterStatus
+    from console.clusters.refresh import ensure_in_cluster
 
     if settings.EMBERLINE.provisioner == "kubernetes":
-        actions.ensure_in_cluster()
+        ensure_in_cluster()
     for pk in due(ClusterStatus, timezone.now(), limit=50):
         refresh_cluster.nudge(str(pk))

@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/clusters/"."""
+"""Cluster pages, mounted by console.urls under "/clusters/"."""
 
 from __future__ import annotations
 

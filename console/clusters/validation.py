@@ -1,7 +1,4 @@
-"""What was typed about a cluster, judged: facts for its row, or every problem at once.
-
-Promises that nothing secret is in a problem. Writes nothing.
-"""
+"""Validation of cluster input; reports all problems at once, without secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ CHANGEABLE = FIELDS[1:]
 
 
 def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a cluster's row, its name apart."""
+    """Return the fields of a new cluster, without its name."""
     gathered = Gathered()
     gathered.take(_known, data, FIELDS)
     kind = gathered.take(_kind, data.get("kind"))
@@ -39,7 +36,6 @@ def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `data` says anew; the kubeconfig counts where one was given."""
     gathered = Gathered()
     gathered.take(_known, data, CHANGEABLE)
     facts: dict[str, Any] = {}
@@ -94,7 +90,7 @@ def _reach(value: Any) -> str:
 
 
 def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -> dict[str, Any]:
-    """`namespace` is what the login itself says, if it does."""
+    """Return the login fields, with `namespace` if the kubeconfig sets one."""
     text, context = data.get("kubeconfig") or "", data.get("context") or ""
     for field, value in (("kubeconfig", text), ("context", context)):
         if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The Clusters pages: what there is, what each can carry and grants, and what admins change."""
+"""Cluster pages: list, capabilities, rights, and changes by admins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import actor_of
 from console.clusters import actions, related_objects, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
@@ -45,7 +46,7 @@ def add(request: HttpRequest) -> HttpResponseBase:
         return _form(request, ClusterForm(), None, 200)
     form = ClusterForm(request.POST, request.FILES)
     try:
-        made = actions.add(_user(request), request.POST.get("name", "").strip(), form.typed())
+        made = actions.add(actor_of(request), request.POST.get("name", "").strip(), form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, None, error.status_code)
@@ -61,7 +62,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return _form(request, ClusterForm(cluster=found), found, 200)
     form = ClusterForm(request.POST, request.FILES, cluster=found)
     try:
-        actions.change(_user(request), name, form.typed())
+        actions.change(actor_of(request), name, form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return _form(request, form, found, error.status_code)
@@ -78,7 +79,7 @@ def _form(
 @require_POST
 @role_required("admin")
 def contexts(request: HttpRequest) -> HttpResponse:
-    """Those of what is being pasted, or of this machine, to choose one; keeps nothing."""
+    """Return the contexts of the pasted kubeconfig or of the server's; stores nothing."""
     form = ClusterForm(request.POST, request.FILES)
     kind, text = request.POST.get("kind") or KUBECONFIG, form.typed().get("kubeconfig", "")
     seen: tuple[ContextSeen, ...] = ()
@@ -101,7 +102,7 @@ def contexts(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def check(request: HttpRequest, name: str) -> HttpResponse:
-    actions.check(_user(request), _found(name).name)
+    actions.check(actor_of(request), _found(name).name)
     messages.info(request, f"Cluster {name} is asked now.")
     return redirect("clusters:cluster", name)
 
@@ -113,7 +114,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     return confirmed(
         request,
         name,
-        lambda: actions.remove(_user(request), name),
+        lambda: actions.remove(actor_of(request), name),
         page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
         done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
@@ -127,15 +128,11 @@ def _found(name: str) -> Cluster:
     return found
 
 
-def _user(request: HttpRequest) -> Any:
-    return request.user
-
-
 SHOWN = 8
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:
-    """Clusters belong to the platform: whoever may search at all may see them."""
+    """Search clusters; any role may view them."""
     rows = selectors.clusters().filter(name__icontains=text)[:EACH]
     return [
         Hit("cluster", row.name, reverse("clusters:cluster", args=[row.name]), "topology-star-3")

@@ -1,7 +1,7 @@
-"""Everything that changes people and their roles: check, do, and leave a trail.
+"""Actions on users and roles: validate, apply and write the audit log.
 
-Promises that the last admin stays one, that a password in clear text is returned to the caller once
-and kept nowhere, and that each function is one transaction.
+The last admin cannot be removed. Clear-text passwords are returned once and never stored. Each
+action is one transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from console.people.token_actions import EndedAccess, end_access, fit_tokens, re
 
 
 def random_password() -> str:
-    """About 119 bits; no character that looks like another."""
+    """Return a password of about 119 bits without look-alike characters."""
     alphabet = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
     groups = ("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(4))
     return "-".join(groups)
@@ -29,8 +29,10 @@ def random_password() -> str:
 def create_user(
     actor: User | None, username: str, role: str, password: str = ""
 ) -> tuple[User, str]:
-    """The new user and the password to hand over; `actor` None is the machine's own command,
-    which may bring a password that an installer chose."""
+    """Return the new user and its password.
+
+    `actor` None is a command on the server, which may pass a password chosen by the installer.
+    """
     _admin(actor)
     if User.objects.filter(username__iexact=username).exists():
         raise ValidationError({"username": f"“{username}” is taken. Choose another name."})
@@ -59,7 +61,7 @@ def set_role(actor: User, user: User, role: str) -> None:
 
 @transaction.atomic
 def set_active(actor: User, user: User, active: bool) -> None:
-    """Deactivation ends every session and revokes every token: activation brings none back."""
+    """Activate or deactivate; deactivation ends sessions and revokes tokens permanently."""
     _admin(actor)
     if user.is_active == active:
         return
@@ -76,7 +78,7 @@ def set_active(actor: User, user: User, active: bool) -> None:
 
 @transaction.atomic
 def reset_password(actor: User | None, user: User) -> tuple[str, EndedAccess]:
-    """Return a new random password and what stopped working with the old one."""
+    """Return a new random password and the access ended with the old one."""
     _admin(actor)
     password = random_password()
     user.set_password(password)
@@ -88,8 +90,10 @@ def reset_password(actor: User | None, user: User) -> tuple[str, EndedAccess]:
 
 @transaction.atomic
 def password_changed(user: User, ended_sessions: int, *, with_tokens: bool) -> EndedAccess:
-    """Record the person's own change. Tokens are for programs, which a routine change must not
-    stop: they are revoked on request only."""
+    """Record a password change by its owner.
+
+    Tokens are revoked on request only: a routine change must not stop programs.
+    """
     revoked = revoke_tokens(user, user, "the password was changed") if with_tokens else 0
     ended = EndedAccess(ended_sessions, revoked)
     record(user, "user.password.change", f"user/{user.username}", _ended(ended))
@@ -114,7 +118,7 @@ def _role(role: str) -> str:
 
 
 def _not_the_last_admin(user: User) -> None:
-    """Holds all admins' rows, so that two admins cannot remove each other at once."""
+    """Raise if the user is the last admin; locks all admin rows against concurrent removal."""
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     if list(admins.order_by("pk").values_list("pk", flat=True)) == [user.pk]:
         raise ValidationError(

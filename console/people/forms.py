@@ -1,4 +1,4 @@
-"""The shapes of the account pages' forms; the rules are in actions.py."""
+"""Forms of the account pages; actions.py validates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NewTokenForm(Styled, forms.Form):
 
 
 class TeamForm(Styled, forms.Form):
-    """`facts` are as team_actions takes them, which judges."""
+    """Team form; `facts` is the input of team_actions, which validates it."""
 
     name = forms.CharField(max_length=60, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     description = forms.CharField(max_length=200, required=False)
@@ -97,7 +97,6 @@ class TeamForm(Styled, forms.Form):
 
 
 def refuse(form: forms.Form, error: ValidationError) -> None:
-    """Put the action's words beside the fields they name."""
     for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
         for text in texts:
             form.add_error(name if name in form.fields else None, text)

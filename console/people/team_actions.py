@@ -1,9 +1,7 @@
-"""Everything that changes teams and who is in them: check, do, and leave a trail.
+"""Actions on teams and memberships: validate, apply and write the audit log.
 
-What a team is (its name, where on clusters its endpoints may be, what they are granted) is said by
-admins of the console;
-who is in it also by the team's own admins. Promises that nobody gives a right which they have not,
-and that what the sign-on says of a person is changed there.
+Console admins edit a team's name, namespaces and grants; its own admins may also edit the members.
+Nobody can grant a right they lack. Memberships from SSO claims are read-only here.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ FIELDS = ("name", "slug", "description", "namespaces", "grants")
 
 
 def create(actor: User, data: Mapping[str, Any]) -> Team:
-    """`slug`, which stands in addresses and files and never changes, follows from the name."""
+    """Create a team; its immutable `slug` is derived from the name."""
     require(actor, Role.ADMIN)
     facts = {"description": "", "namespaces": [], "grants": [], **_known(data)}
     facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
@@ -54,14 +52,14 @@ def create(actor: User, data: Mapping[str, Any]) -> Team:
         _free(wanted)
         try:
             team = Team.objects.create(**wanted)
-        except IntegrityError:  # somebody was faster
+        except IntegrityError:  # created concurrently
             raise _taken("slug", wanted["slug"]) from None
         record(actor, "team.create", _target(team), diff({}, wanted), of=team)
     return team
 
 
 def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
-    """The given fields. An endpoint that is where the team may no more be stays there."""
+    """Update the given fields. Endpoints outside the new namespaces stay where they are."""
     require(actor, Role.ADMIN)
     with transaction.atomic():
         team = _locked(slug)
@@ -81,7 +79,7 @@ def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
 
 
 def delete(actor: User, slug: str) -> None:
-    """Its memberships end and its tokens; refused while it owns something."""
+    """Delete with memberships and tokens; raise while the team owns an object."""
     require(actor, Role.ADMIN)
     with transaction.atomic():
         team = _locked(slug)
@@ -103,7 +101,6 @@ def delete(actor: User, slug: str) -> None:
 
 @transaction.atomic
 def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
-    """Take a person in, or change their role in the team."""
     team = _locked(slug)
     require(actor, Role.ADMIN, of=team)
     if role not in TeamRole.values:
@@ -132,7 +129,7 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
 
 @transaction.atomic
 def remove_member(actor: User, slug: str, username: str) -> None:
-    """Whoever is in it may leave it; its admins may send anybody away."""
+    """Remove a member; members may remove themselves, team admins anyone."""
     team = _locked(slug)
     leaving = isinstance(actor, User) and actor.username == username and actor.role_cap is None
     if not leaving:
@@ -179,7 +176,7 @@ def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grants(value: Any) -> list[str]:
-    """In order and each once."""
+    """Return the grants validated, sorted and without duplicates."""
     remedy = f"Send a list; there are: {', '.join(Grant)}."
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise _refused("grants", value, "This is no list of grants.", remedy, "type")
@@ -190,7 +187,7 @@ def _grants(value: Any) -> list[str]:
 
 
 def _places(value: Any) -> list[str]:
-    """In order and each once."""
+    """Return the namespaces validated, sorted and without duplicates."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_NAMESPACES:
         remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty one means anywhere."
         raise _refused("namespaces", value, "This is no list of namespaces.", remedy, "type")

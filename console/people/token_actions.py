@@ -1,8 +1,7 @@
-"""Create and revoke API tokens, and end a person's access.
+"""Create and revoke API tokens, and end a user's access.
 
-A token can do no more, for nobody else and no longer than its creator. Its clear text is returned
-once and stored nowhere. A right that is taken from a person is taken from their tokens for good:
-giving it back does not give it back to a token.
+A token cannot exceed the rights, owner and lifetime of its creator. Its clear text is returned once
+and never stored. A right removed from a user is removed from their tokens permanently.
 """
 
 from __future__ import annotations
@@ -42,9 +41,11 @@ def create_token(
     team: str = "",
     owner: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """The token's row and its clear text. `days` None: it does not expire. `team`: the slug of the
-    one team it is to be for, "" for all that its user may. `owner`: whose it is, where the console
-    itself makes it; a person makes their own only."""
+    """Return the token row and its clear text.
+
+    `days` None: no expiry. `team`: slug of the only allowed team, "" for all. `owner`: set by the
+    console itself only; users create their own tokens.
+    """
     if actor.pk is None and owner is not None:
         actor, by = owner, row(actor)
     else:
@@ -79,7 +80,6 @@ def create_token(
 
 @transaction.atomic
 def revoke_token(actor: User, token: ApiToken) -> None:
-    """Its owner may, and an admin."""
     if token.user_id != actor.pk:
         require(actor, Role.ADMIN)
     record(actor, "token.revoke", _target(token), {"role": [token.role, None]})
@@ -88,27 +88,26 @@ def revoke_token(actor: User, token: ApiToken) -> None:
 
 @transaction.atomic
 def end_access(actor: User | None, user: User, reason: str) -> EndedAccess:
-    """End every session of the person and revoke every token of theirs."""
     sessions, _ = user.sessions.all().delete()
     return EndedAccess(sessions, revoke_tokens(actor, user, reason))
 
 
 @transaction.atomic
 def revoke_tokens(actor: User | None, user: User, reason: str) -> int:
-    """Revoke every token of the person; return how many."""
+    """Revoke all tokens of the user; return how many."""
     return _revoke(actor, user.tokens, reason)
 
 
 @transaction.atomic
 def revoke_tokens_of(actor: User | None, team: Team, reason: str) -> int:
-    """Revoke every token that is limited to the team; return how many."""
+    """Revoke all tokens limited to the team; return how many."""
     return _revoke(actor, ApiToken.objects.filter(team=team), reason)
 
 
 @transaction.atomic
 def fit_tokens(actor: User | None, user: User, reason: str) -> None:
-    """Lower or revoke the person's tokens which carry a role that the person no longer has."""
-    holder = User.objects.get(pk=user.pk)  # without the limits of a token that may be asking
+    """Lower or revoke the user's tokens that exceed their current roles."""
+    holder = User.objects.get(pk=user.pk)  # without the limits of the token in use
     for token in holder.tokens.select_related("user", "team"):
         held = next((role for role in _up_to(token.role) if _holds(holder, role, token.team)), None)
         if held == token.role:
@@ -131,7 +130,7 @@ def _revoke(actor: User | None, tokens: Any, reason: str) -> int:
 
 
 def _up_to(role: str) -> list[str]:
-    """This role and those below it, highest first."""
+    """Return the role and all lower roles, highest first."""
     return TeamRole.values[TeamRole.values.index(role) :: -1]
 
 

@@ -1,4 +1,4 @@
-"""Pages about people, mounted at the root."""
+"""User and team pages, mounted at the root."""
 
 from __future__ import annotations
 

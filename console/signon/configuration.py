@@ -1,6 +1,6 @@
-"""How people may log in here, read once from the environment. Knows no Django.
+"""Login policy, read once from the environment.
 
-Promises that a value which cannot be used stops the start with its name and what to write.
+An invalid value stops the start with the variable and the expected value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ SECOND_FACTOR = ("optional", "admins", "everybody")
 
 @dataclass(frozen=True, slots=True)
 class LoginPolicy:
-    """`settings.SIGNON`."""
-
     local_login: str = "everybody"
-    break_glass: tuple[str, ...] = ()  # user names, folded
+    break_glass: tuple[str, ...] = ()  # user names, case-folded
     second_factor: str = "optional"
     idle: timedelta = timedelta(hours=12)
     longest: timedelta = timedelta(days=7)

@@ -1,9 +1,8 @@
-"""Dangerous verbs ask again who is there: an unlocked laptop is not enough to make an admin.
+"""Re-authentication before sensitive actions, against unlocked browsers.
 
-A room names the routes of such verbs with `needs` in its AppConfig.ready. A POST to one whose
-session was not confirmed lately is answered with a form that asks for password or code, or leads
-to the provider; the fields already sent travel with it and arrive after the confirmation, so
-nothing typed is lost. Programs with tokens are not asked: they have no session.
+An app registers the routes with `needs` in AppConfig.ready. A POST without recent confirmation is
+answered with a form for password or code, or a redirect to the provider. Submitted fields are
+carried along and sent after the confirmation. Requests with API tokens are exempt.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from console.signon.pages.forms import ConfirmForm
 
 PREFIX = "again_"
 _needs: set[str] = set()
-# What is carried on must fit into a page; files are not carried at all.
+# Carried fields must fit into a page; files are not carried.
 _CARRIED_MAX = 200
 AGAIN = (
     "confirm_needed",
@@ -38,7 +37,7 @@ FACTOR = (
 
 
 def needs(*routes: str) -> None:
-    """Names as `reverse` takes them, like "accounts:person-role"."""
+    """Register route names as for `reverse`, such as "accounts:person-role"."""
     _needs.update(routes)
 
 
@@ -51,7 +50,7 @@ def is_one(route: str) -> bool:
 
 
 def demanded(request: HttpRequest) -> bool:
-    """Of this very request: the verb is dangerous and the confirmation is old."""
+    """Return whether this request needs a confirmation that is missing or expired."""
     match = request.resolver_match
     if match is None or request.method in ("GET", "HEAD", "OPTIONS"):
         return False
@@ -68,7 +67,7 @@ def confirmed(request: HttpRequest) -> None:
 
 
 def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "") -> HttpResponse:
-    """The form; `action` is where the original request wants to go."""
+    """Render the confirmation form; `action` is the path of the original request."""
     user = cast(User, request.user)
     carried = [
         (name, value)
@@ -83,7 +82,7 @@ def ask(request: HttpRequest, form: ConfirmForm | None = None, action: str = "")
         "carried": carried,
         "providers": [one for one in settings.OIDC_PROVIDERS if one.id in linked],
     }
-    # Not 401 or 403: browsers and htmx shall show it, and htmx as the page it is.
+    # Not 401 or 403: browsers and htmx must render the page.
     response = render(request, "console/signon/confirm.html", context)
     response["HX-Retarget"], response["HX-Reswap"] = "body", "innerHTML"
     return response
@@ -94,7 +93,6 @@ def form_for(user: User, data: Any = None) -> ConfirmForm:
 
 
 def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
-    """For a REST call that comes with a session instead of a token."""
     code, detail, remedy = demand
     body: dict[str, object] = {
         "code": code,

@@ -1,7 +1,7 @@
-"""From "this is who they say" to a session: the same way for passwords and for providers.
+"""Login flow from verified identity to session, for passwords and providers.
 
-Promises that a session gets a new key when somebody logs in, and that every login, refusal and
-logout is on the trail with address and reason, never with what was typed as a name or password.
+Each login gets a new session key. Logins, rejections and logouts are audited with address and
+reason, never with the entered name or password.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from console.web.server.client_address import client_address
 
 @receiver(user_logged_in)
 def note(request: HttpRequest, **_: Any) -> None:
-    """Whoever logs somebody in, the session has an age; flow.py adds how it was done."""
+    """Set the session's login time (user_logged_in signal), whichever code logs in."""
     now = time.time()
     request.session[FACTS] = {
         "at": now,
@@ -56,14 +56,14 @@ _PENDING_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Somebody whose password (or provider) was right and whose second factor is still wanted."""
+    """Login accepted by password or provider, with a pending second factor."""
 
     user: int
     method: str
     next: str
     at: float
     more: dict[str, str]
-    # Of the password: one that is reset ends this, too. "" in a session of an earlier version.
+    # Session auth hash: a password reset ends the pending login. "" in older sessions.
     proof: str = ""
 
 
@@ -76,13 +76,14 @@ def begin(
     trusted: bool = False,
     more: dict[str, str] | None = None,
 ) -> bool:
-    """Whether the person is logged in now; if not, they are to be asked for their second factor.
+    """Log in, or start the second factor; return whether the user is logged in.
 
-    `trusted`: the provider has asked for one. `more` is kept with the session."""
+    `trusted`: the provider checked a second factor. `more` is stored in the session.
+    """
     if trusted or not totp.on(user):
         finish(request, user, method, trusted=trusted, more=more)
         return True
-    request.session.flush()  # nothing from before, and a new key
+    request.session.flush()  # drops old data and rotates the key
     proof = user.get_session_auth_hash()
     kept = Pending(user.pk, method, next_, time.time(), more or {}, proof)
     request.session[_PENDING] = asdict(kept)
@@ -108,11 +109,11 @@ def finish(
     trusted: bool = False,
     more: dict[str, str] | None = None,
 ) -> None:
-    """Log in; `method` reads like "with a password and a code"."""
+    """Log in; `method` is a phrase such as "with a password and a code"."""
     request.session.pop(_PENDING, None)
     auth.login(request, user, backend=BACKEND)
     add(request, method=method, trusted=trusted, **(more or {}))
-    # Nobody else clears what has ended, and a login writes here anyway.
+    # No other job deletes expired sessions, and a login writes anyway.
     request.session.clear_expired()
     broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL)
     verb = "user.login.break_glass" if broken else "user.login"
@@ -120,18 +121,19 @@ def finish(
 
 
 def must_have_factor(request: HttpRequest, user: User) -> bool:
-    """The policy wants a second factor, and neither person nor provider brought one."""
     wanted = settings.SIGNON.second_factor
     asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
     return asked and not of(request).get("trusted") and not totp.on(user)
 
 
 def refused(request: HttpRequest, user: User | None, reason: str, method: str = LOCAL) -> None:
-    """Nobody is logged in, so nobody is the actor; a name that is nobody's is not repeated: people
-    type their password into the wrong field."""
+    """Audit a rejected login without an actor.
+
+    Unknown names are not stored: users type passwords into the name field.
+    """
     changes = {"reason": reason, "method": method, **_where(request)}
     record(None, "user.login.refused", target(user) if user else UNKNOWN, changes)
-    log.warning("login refused: %s (%s)", reason, method)
+    log.warning("Login rejected: %s (%s)", reason, method)
 
 
 def leave(request: HttpRequest) -> None:
@@ -142,7 +144,7 @@ def leave(request: HttpRequest) -> None:
 
 
 def end_sessions(user: User, but: str = "") -> int:
-    """Every session of the person, except the one whose row is `but`."""
+    """End all sessions of the user except the row `but`; return how many."""
     ended, _ = Session.objects.filter(user=user).exclude(pk=but).delete()
     return ended
 

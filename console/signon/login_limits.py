@@ -1,12 +1,12 @@
-"""How often a login may fail: counted in the database, for all processes and over restarts.
+"""Login rate limits, counted in the database for all processes and across restarts.
 
-Promises that knowing a name is not enough to lock its owner out. Five failures hold up one name
-from one network, twenty hold up a network. When a name is guessed at from many networks, or the
-whole console is, the brake comes on: every network then has one guess a window. It never reaches
-zero, and a browser in which this person has logged in before is counted apart from all others.
+Knowing a name does not suffice to lock its owner out. Five failures block one name from one
+network, twenty block a network. When a name is attacked from many networks, or the whole console
+is, each network gets one attempt per window. Browsers in which the user has logged in before are
+counted separately.
 
-An attempt is counted before its password is looked at and forgiven when it was right, so many at
-once gain nothing.
+Attempts are counted before the password check and released on success, so that parallel attempts
+cannot bypass the limits.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _BRAKED = 1
 
 
 def attempt(name: str, network: str, device: str = "") -> int:
-    """Count one attempt; 0 when it may go on, else the seconds to wait (and it is not counted).
+    """Count one attempt; return 0 if allowed, else the seconds to wait (not counted).
 
-    `device` is what `devices.known` said about the browser and this name."""
+    `device` is the result of `known` for this browser and name.
+    """
     now = timezone.now()
     LoginAttempt.objects.filter(at__lte=now - _window()).delete()
     who = folded(name)
     braked = not device and _braked(who)
-    # Counted first, then looked at: of many at once, too many are refused and never too few.
+    # Count, then check: concurrent attempts can only be rejected too early, never too late.
     row = LoginAttempt.objects.create(name=who, network=network, device=device, at=now)
     wait = max(_wait(row, allowed, **count) for allowed, count in _limits(row, braked))
     if wait:
@@ -42,7 +43,7 @@ def attempt(name: str, network: str, device: str = "") -> int:
 
 
 def forgive(name: str, network: str, device: str = "") -> None:
-    """The password was right. What others did to the name elsewhere stays counted."""
+    """Release a successful attempt; failures from other networks stay counted."""
     rows = LoginAttempt.objects.filter(name=folded(name), device=device)
     (rows if device else rows.filter(network=network)).delete()
 
@@ -71,7 +72,7 @@ def _braked(name: str) -> bool:
 
 
 def _wait(row: LoginAttempt, allowed: int, **count: Any) -> int:
-    """Seconds until the oldest of the last `allowed` other attempts has left the window."""
+    """Return the seconds until the oldest of the last `allowed` attempts leaves the window."""
     others = LoginAttempt.objects.filter(**count).exclude(pk=row.pk).order_by("-at")
     recent: list[datetime] = list(others.values_list("at", flat=True)[:allowed])
     if len(recent) < allowed:
@@ -88,11 +89,11 @@ _AGE_S = 180 * 24 * 3600
 
 
 def known(request: HttpRequest, name: str) -> str:
-    """An id of this browser if the name has logged in with it before, else ""."""
+    """Return an id of this browser if the name has logged in with it before, else ""."""
     cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
     try:
         whose, mark = signing.loads(cookie, salt=_SALT, max_age=_AGE_S)
-    except (signing.BadSignature, ValueError, TypeError):  # none, or not ours
+    except (signing.BadSignature, ValueError, TypeError):  # missing or foreign cookie
         return ""
     return str(mark) if whose == folded(name) else ""
 

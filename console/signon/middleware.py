@@ -1,4 +1,4 @@
-"""A session between its first and its last request: its use, and what is asked of it on the way."""
+"""Session middleware: record use, require second factor and confirmation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
 class SessionUseMiddleware:
-    """Notes that a person used their session. A page that refreshes itself in a forgotten tab
-    does not count, or no session would ever be idle."""
+    """Record session use.
+
+    Automatic refreshes do not count, since a forgotten tab would keep its session from idling out.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -31,9 +33,10 @@ class SessionUseMiddleware:
 
 
 class DemandsMiddleware:
-    """A second factor from whom the policy asks one, and a confirmation before dangerous verbs.
+    """Require a second factor by policy, and confirmation of sensitive actions.
 
-    Behind the login's middleware: it asks only people who are logged in by a session."""
+    Runs after authentication and only for session logins.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -45,7 +48,7 @@ class DemandsMiddleware:
         self, request: HttpRequest, view: object, _args: object, _kwargs: object
     ) -> HttpResponseBase | None:
         user = request.user
-        program = hasattr(view, "cls")  # a REST view
+        program = hasattr(view, "cls")  # REST view
         if not isinstance(user, User) or _by_token(request):
             return None
         if not program and not getattr(view, "login_required", True):
@@ -64,7 +67,7 @@ class DemandsMiddleware:
 
 
 def _by_token(request: HttpRequest) -> bool:
-    """The REST API then looks at the token alone, and at no session."""
+    """Return whether the REST API authenticates by token and ignores the session."""
     kind, _, _ = request.headers.get("Authorization", "").partition(" ")
     return kind.lower() == "bearer" and request.path.startswith("/api/")
 

@@ -1,6 +1,6 @@
-"""Rows of the way in: sessions with whom and where from, and attempts that failed.
+"""Sessions, login attempts, provider identities and second factors.
 
-Promises that no row opens a session: a session is stored under a digest of its key.
+A session is stored under a digest of its key, so that no row can be used to log in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.signon.core import user_agents
 
 
 class Session(AbstractBaseSession):
-    """`session_key` holds the digest (see sessions.py). Without a user: somebody at the login."""
+    """Session; `session_key` holds the digest. Without a user: login in progress."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -56,7 +56,7 @@ class Session(AbstractBaseSession):
 
 
 class LoginAttempt(models.Model):
-    """One attempt that was not right (or not yet), kept as long as it counts (throttle.py)."""
+    """Failed or pending attempt, kept while it counts (login_limits.py)."""
 
     name = models.CharField(max_length=150)
     network = models.CharField(max_length=50)
@@ -75,8 +75,10 @@ class LoginAttempt(models.Model):
 
 
 class Identity(models.Model):
-    """A person's account at a provider. The subject alone says who it is: names and e-mail
-    addresses there can be given to somebody else."""
+    """User's account at a provider.
+
+    Identified by the subject only: names and e-mail addresses can be reassigned.
+    """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities"
@@ -85,8 +87,8 @@ class Identity(models.Model):
     issuer = models.CharField(max_length=300)
     subject = models.CharField(max_length=255)
     shown_as = models.CharField(max_length=200, blank=True)
-    # The provider's groups say which role the person has here. Not so for a person who was here
-    # first and linked their account: their role is an admin's word.
+    # Whether provider groups define the user's role. False for existing users who linked their
+    # account: their role was set by an admin.
     leads = models.BooleanField(default=False)
     groups = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -105,15 +107,15 @@ class Identity(models.Model):
 
 
 class Factor(models.Model):
-    """A person's second factor: codes by time, and recovery codes for a lost telephone."""
+    """Second factor of a user: TOTP secret and recovery codes."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="factor"
     )
-    secret = models.TextField()  # sealed
-    recovery = models.TextField()  # sealed; what is left of the codes
+    secret = models.TextField()  # encrypted
+    recovery = models.TextField()  # encrypted; unused codes
     recovery_left = models.PositiveSmallIntegerField(default=0)
-    # The time step of the last code that was right: no code is right twice.
+    # Time step of the last accepted code; a code is accepted once.
     last_step = models.BigIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -125,14 +127,14 @@ class Factor(models.Model):
 log = logging.getLogger(__name__)
 
 FACTS = "signon"
-# Somebody at the login page: an attempt at the provider, a second factor.
+# Lifetime of an anonymous session: a login in progress at the provider or second factor.
 _NOBODYS_AGE = timedelta(hours=1)
-# To the minute is enough for people, and spares a write with every request.
+# Minute resolution saves a write on every request.
 _SEEN_EVERY = timedelta(minutes=1)
 
 
 def digest(key: str) -> str:
-    """160 of 256 bits: the column's width; keys have 165 random bits."""
+    """Return 160 of 256 bits, the column's width; keys have 165 random bits."""
     return hashlib.sha256(key.encode()).hexdigest()[:40]
 
 
@@ -175,15 +177,15 @@ class SessionStore(DatabaseStore):
         return self.create_model_instance(data)
 
     def touch(self) -> None:
-        """A person did something: the idle time starts anew."""
+        """Restart the idle time after user activity."""
         now = timezone.now()
         row = self.row
         if row is not None and row.last_seen_at < now - _SEEN_EVERY:
             try:
                 Session.objects.filter(pk=row.pk).update(last_seen_at=now)
-            except OperationalError as error:  # a full disk must not cost a page that only reads
+            except OperationalError as error:  # a full disk must not fail a read-only page
                 count("uses_unrecorded", of="session")
-                log.warning("session use not recorded: %s", error)
+                log.warning("Could not record the use of a session: %s", error)
 
     def _get_session_from_db(self) -> Session | None:
         now = timezone.now()

@@ -1,10 +1,8 @@
-"""The conversation with an OpenID provider: where to send the browser, and whom it sent back.
+"""OpenID Connect client: authorization redirect, callback and discovery.
 
-django-allauth keeps the state, makes the PKCE pair and speaks OAuth 2; what it leaves open is
-closed here: the issuer in the metadata must be the one written down, the ID token is verified by
-signature and carries our nonce, and userinfo must be about the same person.
-
-Promises `Away` when the provider cannot be asked and `Rejected` when what it said is not believed.
+django-allauth provides state, PKCE and OAuth 2. Added here: the metadata's issuer must match the
+configuration, the ID token's signature and nonce are verified, and userinfo must have the same
+subject. Raises `Departure` if the provider is unreachable and `Rejected` for an invalid response.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
-from allauth.socialaccount.internal import statekit
 from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.utils import generate_code_challenge
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -35,18 +33,20 @@ log = logging.getLogger(__name__)
 
 
 def client_secret(provider: Provider) -> str:
-    """Empty for a public client, which PKCE alone protects."""
+    """Return the client secret; empty for a public client (PKCE only)."""
     if provider.secret_file:
         try:
             return Path(provider.secret_file).read_text(encoding="utf-8").strip()
         except OSError as error:
-            log.warning("signon: secret of %s: %s", provider.id, error.strerror)
+            log.warning(
+                "Could not read the client secret of provider %s: %s", provider.id, error.strerror
+            )
             return ""
     return provider.secret or store.get(_name(provider.id))
 
 
 def where(provider: Provider) -> str:
-    """For the page of the settings: never the secret itself."""
+    """Return the secret's source for the settings page, never the secret."""
     if provider.secret_file:
         readable = bool(client_secret(provider))
         return f"file {provider.secret_file}" + ("" if readable else " (cannot be read)")
@@ -68,20 +68,22 @@ def _name(provider_id: str) -> str:
 
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-# A provider may answer with anything at all: JSON of another shape, none, no header, a refusal.
+# Malformed provider responses: unexpected JSON, no JSON, missing header, error status.
 _BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError, ForbiddenAddressError)
 
 
 class Departure(Exception):
-    """The provider does not answer, or not as one."""
+    """The provider is unreachable or not an OpenID provider."""
 
 
 class SocialAdapter(DefaultSocialAccountAdapter):
-    """What allauth asks of us: providers come from our settings, never from its tables."""
+    """allauth adapter; providers come from the settings, not from its tables."""
 
     def get_requests_session(self) -> Any:
-        """What its metadata names is the provider's word: judged when it is connected to. This
-        machine is allowed, since the issuer is the operator's setting."""
+        """Return a session that checks each address when connecting.
+
+        URLs in the metadata are untrusted. Loopback is allowed, since the operator sets the issuer.
+        """
         session = super().get_requests_session()
         for adapter in session.adapters.values():
             adapter.poolmanager.pool_classes_by_scheme = pool_classes(own=True)
@@ -108,7 +110,7 @@ class Adapter(OpenIDConnectOAuth2Adapter):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whom the provider sent back, and what our own request had said (`state`)."""
+    """User returned by the provider; `state` is the data of our request."""
 
     provider: Provider
     subject: str
@@ -122,14 +124,15 @@ def find(provider_id: str) -> Provider | None:
 
 
 def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str) -> str:
-    """The provider's URL for this attempt; what must come back is kept in the session."""
+    """Return the authorization URL; state, nonce and PKCE verifier are stored in the session."""
     adapter = Adapter(request, provider.id)
     facts = metadata(adapter, provider)
     pair = generate_code_challenge()
     nonce = secrets.token_urlsafe(24)
     kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
-    client = adapter.get_client(request, adapter.get_provider().app)
-    client.state = statekit.stash_state(request, provider_id=provider.id, state=kept)
+    social = adapter.get_provider()
+    client = adapter.get_client(request, social.app)
+    client.state = social.stash_redirect_state(request, "login", data=kept)
     asked = {
         **more,
         "nonce": nonce,
@@ -140,19 +143,15 @@ def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], *
 
 
 def arrival(request: HttpRequest, provider: Provider) -> Person:
-    """Whoever came back with a code of the attempt which this browser began, once."""
-    state = statekit.unstash_state(
-        request, provider_id=provider.id, state_id=request.GET.get("state", "")
-    )
-    if state is None:
-        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+    """Return the user of a callback; each attempt of this browser is accepted once."""
+    adapter = Adapter(request, provider.id)
+    social = adapter.get_provider()
+    state = _unstash(request, social)
     if "error" in request.GET or "code" not in request.GET:
         raise Rejected("the provider refused")
-    adapter = Adapter(request, provider.id)
     facts = metadata(adapter, provider)
-    app = adapter.get_provider().app
     try:
-        client = adapter.get_client(request, app)
+        client = adapter.get_client(request, social.app)
         answer = client.get_access_token(
             request.GET["code"], pkce_code_verifier=state["pkce_code_verifier"]
         )
@@ -164,7 +163,7 @@ def arrival(request: HttpRequest, provider: Provider) -> Person:
             nonce=state["nonce"],
         )
         more = _userinfo(facts, answer["access_token"])
-    except OSError as error:  # requests' own errors are
+    except OSError as error:  # requests' exceptions derive from it
         raise Departure(type(error).__name__) from error
     except _BROKEN as error:
         raise Rejected(f"the provider did not accept the code ({type(error).__name__})") from error
@@ -174,8 +173,19 @@ def arrival(request: HttpRequest, provider: Provider) -> Person:
     return Person(provider, claims["sub"], {**more, **claims}, state, end if safe(end) else "")
 
 
+def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
+    try:
+        stashed = social.unstash_redirect_state(request, request.GET.get("state", ""))
+    except PermissionDenied:
+        stashed = {}
+    state: dict[str, Any] | None = stashed.get("data")
+    if state is None:
+        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+    return state
+
+
 def metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
-    """The provider's discovery document, held to what the admin wrote down."""
+    """Return the discovery document, checked against the configuration."""
     try:
         found: dict[str, Any] = adapter.openid_config
         missing = [name for name in _ENDPOINTS if not safe(found.get(name))]

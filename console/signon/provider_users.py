@@ -1,7 +1,7 @@
-"""Who somebody from a provider is here, and what their groups give them, anew at each sign-on.
+"""Map provider identities to users and update their rights at each sign-on.
 
-Promises that only the provider's subject decides who it is: a name or an e-mail address that
-somebody here has too opens nothing. What a person was given by hand stays; the last admin stays.
+Only the provider's subject identifies a user; matching names or e-mail addresses have no effect.
+Manually assigned rights and the last admin are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_RIGHTS = Rights("", {}, (), True)
 
 
 class Unwelcome(Exception):
-    """`reason` is for the trail, the text for the person."""
+    """Rejected sign-on; `reason` is for the audit log, the text for the user."""
 
     def __init__(self, reason: str, text: str, user: User | None = None) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class Unwelcome(Exception):
 
 
 def arrived(person: Person) -> User:
-    """The person's account here, made if need be, with the rights their groups give."""
+    """Return the user, created if needed, with the rights of their groups."""
     rights = configuration.rights(person.provider, person.claims)
     identity = _identity(person)
     if identity is None:
@@ -54,7 +54,6 @@ def arrived(person: Person) -> User:
 
 @transaction.atomic
 def link(user: User, person: Person) -> None:
-    """The person who is logged in here is that account there, too."""
     identity = _identity(person)
     if identity is not None:
         if identity.user_id == user.pk:
@@ -66,8 +65,10 @@ def link(user: User, person: Person) -> None:
 
 @transaction.atomic
 def unlink(user: User, identity: Identity, session: str = "") -> None:
-    """Rights that its groups gave end with it, since nobody would take them away later; so do the
-    person's sessions, except the one whose row is `session`."""
+    """Unlink; rights from its groups and all sessions except the row `session` end.
+
+    Without the link no later sign-on could remove those rights.
+    """
     others = user.identities.exclude(pk=identity.pk).exists()
     if not others and not user.has_usable_password():
         raise ValidationError("This is your only way in. Ask an admin for a password first.")
@@ -157,13 +158,13 @@ def _lead(user: User, provider: Provider, rights: Rights) -> None:
     if not rights.role:
         _shut_out(user, provider)
         raise _no_group(provider, user)
-    if provider.roles:  # else roles are an admin's word, and groups speak of teams only
+    if provider.roles:  # otherwise admins set roles, and groups only map to teams
         _set_role(user, rights.role, provider)
 
 
 @transaction.atomic
 def _shut_out(user: User, provider: Provider) -> None:
-    """No group gives anything any more: sessions and the tokens' rights end with it."""
+    """End sessions and token rights of a user whose groups no longer grant a role."""
     _set_role(user, Role.MEMBER.value, provider)
     _follow_teams(user, provider, _NO_RIGHTS)
     end_sessions(user)
@@ -184,14 +185,14 @@ def _set_role(user: User, role: str, provider: Provider) -> None:
 
 
 def _other_admins(user: User) -> bool:
-    """Holds their rows, so that two cannot be removed at once."""
+    """Return whether other admins exist; locks their rows against concurrent removal."""
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     return any(admin.pk != user.pk for admin in admins)
 
 
 @transaction.atomic
 def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
-    """Touches what the sign-on gave: not what was given by hand, nor another provider's teams."""
+    """Update memberships from this provider only."""
     held = {m.team.slug: m for m in user.memberships.select_related("team")}
     mapped = {slug for one in settings.OIDC_PROVIDERS for slug in one.teams}
     orphaned = {slug for slug in held if slug not in mapped}

@@ -1,7 +1,7 @@
-"""The second factor: codes by time (RFC 6238) from an authenticator app, and recovery codes.
+"""Second factor: TOTP (RFC 6238) and recovery codes.
 
-Promises that a code is right once, in whatever process and however many ask at once; that secrets
-are sealed, each for its person; and that recovery codes are shown once and spent by use.
+A code is accepted once, across processes and concurrent requests. Secrets are encrypted per user.
+Recovery codes are shown once and are single-use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 CODE, RECOVERY = "a code", "a recovery code"
 _STEP_S = 30
 _DIGITS = 6
-# A clock may be one step off either way.
+# Accepted clock skew: one step in either direction.
 _STEPS = (-1, 0, 1)
 _RECOVERY_CODES = 10
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -53,13 +53,13 @@ def new_secret() -> str:
 
 
 def uri(user: User, secret: str, host: str) -> str:
-    """What an authenticator app reads; `host` tells consoles apart."""
+    """Return the otpauth URI; `host` distinguishes consoles."""
     label = quote(f"Emberline {host}:{user.username}")
     return f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': f'Emberline {host}'})}"
 
 
 def picture(text: str) -> str:
-    """As SVG for the page itself: no request for an image that holds a secret."""
+    """Return the QR code as inline SVG, so that no image request contains the secret."""
     kept = BytesIO()
     qrcode.make(text, image_factory=SvgPathImage, border=2).save(kept)
     svg = kept.getvalue().decode()
@@ -68,7 +68,7 @@ def picture(text: str) -> str:
 
 @transaction.atomic
 def turn_on(user: User, secret: str, code: str) -> list[str]:
-    """The recovery codes; none if the code is wrong."""
+    """Enable the factor; return the recovery codes, or [] if the code is wrong."""
     step = _matching(secret, code, 0)
     if not step or on(user):
         return []
@@ -85,7 +85,6 @@ def turn_on(user: User, secret: str, code: str) -> list[str]:
 
 @transaction.atomic
 def turn_off(actor: User | None, user: User) -> bool:
-    """By the person, or by an admin for somebody who lost it."""
     gone, _ = Factor.objects.filter(user=user).delete()
     if gone:
         own = actor is not None and actor.pk == user.pk
@@ -103,7 +102,7 @@ def new_recovery_codes(user: User) -> list[str]:
 
 @transaction.atomic
 def spend(user: User, code: str) -> str:
-    """How the code was right, "" when it was not. A right one is spent."""
+    """Use up a code; return its kind, "" if wrong."""
     factor = Factor.objects.select_for_update().filter(user=user).first()
     if factor is None:
         return ""
@@ -111,7 +110,7 @@ def spend(user: User, code: str) -> str:
         secret = encryption.unseal(factor.secret, _purpose(user))
         codes: list[str] = json.loads(encryption.unseal(factor.recovery, _purpose(user)))
     except encryption.Unreadable as error:
-        log.error("second factor of user %s: %s", user.pk, error)
+        log.error("Could not decrypt the second factor of user %s: %s", user.pk, error)
         return ""
     step = _matching(secret, code, factor.last_step)
     if step:
@@ -125,7 +124,7 @@ def spend(user: User, code: str) -> str:
 
 
 def code_at(secret: str, step: int) -> str:
-    """RFC 4226's dynamic truncation of HMAC-SHA-1."""
+    """Return the code by RFC 4226's dynamic truncation of HMAC-SHA-1."""
     digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", step), hashlib.sha1)
     offset = digest[-1] & 15
     number: int = struct.unpack(">I", digest[offset : offset + 4])[0] & 0x7FFFFFFF
@@ -133,7 +132,7 @@ def code_at(secret: str, step: int) -> str:
 
 
 def _matching(secret: str, code: str, after: int) -> int:
-    """The step whose code this is, 0 if none; steps up to `after` are spent."""
+    """Return the time step of the code, 0 if none; steps up to `after` are used up."""
     now = int(time.time()) // _STEP_S
     typed = _plain(code)
     found = 0
@@ -144,7 +143,7 @@ def _matching(secret: str, code: str, after: int) -> int:
 
 
 def _recovery_codes() -> list[str]:
-    """About 49 bits each; no character that looks like another."""
+    """Return codes of about 49 bits each without look-alike characters."""
     texts = ("".join(secrets.choice(_ALPHABET) for _ in range(10)) for _ in range(_RECOVERY_CODES))
     return [f"{text[:5]}-{text[5:]}" for text in texts]
 

@@ -1,4 +1,4 @@
-"""The way in and out, mounted at the root."""
+"""Login and security pages, mounted at the root."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""Did a program die and come back between two looks? A pure function of what the looks saw.
+"""Crash detection between two observations of a program; a pure function.
 
-What is a death. Under one run of supervisord:
+Within one run of supervisord, a crash is:
 
-    the console's own programs (no launcher of ours around them)
-        another process than before, unless supervisord says it had been asked to end the last
-        one (a person's `supervisorctl restart`)
+    programs of the console (without our launcher)
+        a new process, unless supervisord was asked to stop the previous one
+        (`supervisorctl restart`)
     programs of workloads (endpoints, cache nodes)
-        its launcher counted a death: one that nobody had asked for. A rollout, a scaling, a
-        deletion ask, so they never count, and neither does the new process they start
+        an unrequested exit counted by the launcher; rollouts, scaling and deletions are requested
 
-Another run of supervisord (`make down`, `make up`, a reboot) starts everything anew: that is a
-new beginning, whatever the pids say. A program which does not run has not come back yet.
+A new run of supervisord (`make down`, `make up`, a reboot) resets the comparison, whatever the pids
+are. A program that is not running has not returned yet.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from console.provisioners.local.programs import ProgramSeen
 
 class ProgramStep(Enum):
     SAME = "same"  # nothing to write
-    BEGAN = "began"  # another process, and nobody died: remember it
-    RETURNED = "returned"  # it died and is back
+    BEGAN = "began"  # new process without a crash
+    RETURNED = "returned"  # crashed and restarted
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramMark:
-    """What is remembered of a program to know its process again. `started_at` in epoch seconds."""
+    """Stored identity of a process; `started_at` in epoch seconds."""
 
     supervisor: str
     pid: int
@@ -41,7 +40,7 @@ class ProgramMark:
 class ProgramChange:
     step: ProgramStep
     deaths: int = 0
-    """How many, when it returned. Several between two looks are known of workloads only."""
+    """Crashes since the last observation; above 1 for workloads only."""
 
 
 def mark(supervisor: str, seen: ProgramSeen) -> ProgramMark:
@@ -64,7 +63,7 @@ def compare(before: ProgramMark | None, supervisor: str, seen: ProgramSeen) -> P
 
 
 def _is_another(before: ProgramMark, now: ProgramMark) -> bool:
-    """The same pid with an earlier start is the same process: the clock was put back."""
+    """Compare processes; an earlier start of the same pid means the clock was set back."""
     return before.pid != 0 and (now.pid != before.pid or now.started_at > before.started_at)
 
 

@@ -1,4 +1,4 @@
-"""What was last seen of each managed program; `watching` alone writes it."""
+"""Last observation of each managed program; written by `program_watch` only."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from django.db import models
 
 
 class ProcessSeen(models.Model):
-    """`supervisor` names the run of supervisord under which `pid` was seen (0: none yet).
-    `deaths` is what the launcher of a workload's program had counted by then."""
+    """Observed process.
+
+    `supervisor` identifies the supervisord run of `pid` (0: none yet). `deaths` is the launcher's
+    count of unrequested exits.
+    """
 
     name = models.CharField(max_length=100, unique=True)
     supervisor = models.CharField(max_length=60)

@@ -1,8 +1,6 @@
-"""What this console needs to run, asked one by one: before an installation is handed over, and
-when something is odd.
+"""Preflight checks of the installation.
 
-Promises that nothing is changed, that every question has a deadline, and that each answer that is
-no comes with what to do. No secret is in an answer.
+Checks change nothing, have deadlines, return a fix for each failure, and contain no secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _SHARED = {
 
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """`needed`: without it the console does not work; else something is lost."""
+    """Result of one check; `needed`: the console does not work without it."""
 
     subject: str
     ok: bool
@@ -51,7 +49,6 @@ def ask() -> list[PreflightResult]:
 
 
 def register(part: Callable[[], Iterator[PreflightResult]]) -> None:
-    """A room's own questions. Called from AppConfig.ready."""
     if part not in _more:
         _more.append(part)
 
@@ -92,7 +89,7 @@ def _disk() -> PreflightResult:
 
 
 def _shared() -> Iterator[PreflightResult]:
-    """What pods must be given, since each would make its own."""
+    """Check settings that all pods must share, since each would otherwise generate its own."""
     if settings.EMBERLINE.keys != "database":
         return
     for name, lost in _SHARED.items():
@@ -122,11 +119,11 @@ def _images() -> Iterator[PreflightResult]:
 
 
 def _sealed() -> Iterator[PreflightResult]:
-    """Whether an earlier key can be left out."""
+    """Check whether previous encryption keys can be removed."""
     try:
         found = key_rotation.look()
     except DatabaseError:
-        return  # said already
+        return  # reported by another check
     text, remedy = "all sealed with the first key", ""
     if found.unreadable:
         text = f"no key here opens those of {_some(found.unreadable)}."
@@ -151,7 +148,7 @@ def _static() -> Iterator[PreflightResult]:
 
 
 def _cluster() -> Iterator[PreflightResult]:
-    """Asked now, whatever was seen before; nothing is written down."""
+    """Query the cluster now, without cached values; stores nothing."""
     if not default_cluster():
         return
     namespace = own_namespace()

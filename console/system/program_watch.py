@@ -1,9 +1,8 @@
-"""Looks at every program that supervisord keeps, and records what died and came back.
+"""Observe supervisord's programs and record crashes.
 
-Promises that each return is recorded once, however many look at the same time: what was
-remembered is read before supervisord is asked, and is replaced only where it is still the same.
-The console's own programs get a line in the audit trail; those of workloads are counted here
-and told by their owners (an endpoint's events, the Cache page). Must not restart anything.
+Each crash is recorded once despite concurrent observers: the stored mark is read before the query
+and replaced only if unchanged. Crashes of the console's programs are audited; those of workloads
+are counted here and reported by their owners (endpoint events, Cache page). Restarts nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ VERB = "process.restarted"
 
 
 def look() -> None:
-    """One look; nothing where programs are not ours to watch. Raises ProvisionError when
-    supervisord cannot be asked."""
+    """Observe once; do nothing without supervisord. Raises ProvisionError if the query fails."""
     if settings.EMBERLINE.provisioner != LOCAL:
         return
     known = {row.name: row for row in ProcessSeen.objects.all()}
@@ -92,4 +90,4 @@ def _tell(row: ProcessSeen, seen: ProgramSeen) -> None:
     )
     ended = seen.ending.why if seen.ending else "not known"
     record(None, VERB, f"process/{seen.name}", {**changes, "ended": ended})
-    log.warning("%s died (%s) and is back as pid %d", seen.name, ended, seen.pid)
+    log.warning("%s crashed (%s) and was restarted as pid %d", seen.name, ended, seen.pid)

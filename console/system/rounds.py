@@ -1,8 +1,7 @@
-"""What the console does by itself, again and again, and whether it still does.
+"""Registry of periodic jobs and their lateness.
 
-Promises a line for each round a room has registered, with when it was last done and what to do
-where it is late; each costs a few queries and asks nobody over the network. Everybody may read
-them, so they name no endpoint. Must not know what a round is for.
+A job reports its last run, and a fix if late, in a few queries without network access. Any user may
+read the list, so it names no endpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from console.system.preflight import PreflightResult
 class RoundState(StrEnum):
     WORKING = "working"
     IDLE = "idle"
-    """There is nothing to do, or it is somebody else's to do: `text` says which."""
+    """Nothing to do, or done elsewhere; `text` states which."""
     LATE = "late"
     FAILING = "failing"
 
@@ -38,7 +37,7 @@ _FINE = (RoundState.WORKING, RoundState.IDLE)
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`last_at` is when it was last done, None when never or where there is nothing to do."""
+    """Periodic job; `last_at` is its last run, None if never run or nothing to do."""
 
     name: str
     purpose: str
@@ -60,7 +59,6 @@ _rounds: list[Callable[[], Round]] = []
 
 
 def register(ask: Callable[[], Round]) -> None:
-    """A room's own round. Called from AppConfig.ready."""
     if ask not in _rounds:
         _rounds.append(ask)
 
@@ -70,11 +68,10 @@ def rounds() -> tuple[Round, ...]:
 
 
 def verdicts() -> Iterator[PreflightResult]:
-    """For the doctor: a console without them still serves."""
     try:
         found = rounds()
     except DatabaseError:
-        return  # said already, by who asks the database
+        return  # reported by the database check
     now = timezone.now()
     for one in found:
         last = f" Last done {timesince(one.last_at, now)} ago." if one.last_at else ""

@@ -1,7 +1,7 @@
-"""What pages and REST show of the managed programs: seen now, beside what was remembered.
+"""Managed programs for pages and REST: current state and last observation.
 
-Promises an answer also while supervisord is away (what was last seen, and what to do), one query
-whatever the number of programs, and logs of known programs only.
+Falls back to the last observation while supervisord is unreachable. One query for any number of
+programs; logs of known programs only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """`problem` says why `processes` are not what runs now, `remedy` what to do about it."""
+    """State of all programs; `problem` explains why `processes` is outdated, `remedy` the fix."""
 
     processes: tuple[Process, ...]
     reason: str = ""
@@ -88,7 +88,7 @@ def system() -> System:
     try:
         found = programs.look(settings.EMBERLINE.var)
     except ProvisionError as error:
-        problem = error.message.removesuffix(REMEDY).strip()  # ours is longer
+        problem = error.message.removesuffix(REMEDY).strip()  # our remedy is more detailed
         return System(
             tuple(_away(row) for row in remembered.values()),
             error.reason,
@@ -99,14 +99,13 @@ def system() -> System:
 
 
 def is_known(name: str) -> bool:
-    """Whether `name` is a program's, or supervisord's own."""
     if name == KEEPER or name in PURPOSES:
         return True
     return ProcessSeen.objects.filter(name=name).exists()
 
 
 def log_tail(name: str, lines: int = LOG_LINES) -> str:
-    """Text for people: no colours, no control characters, no endless lines."""
+    """Return the end of the log without control characters, with bounded line length."""
     text = _ESCAPES.sub("", programs.tail(settings.EMBERLINE.var, name, lines))
     return "\n".join(line[:_LINE_CHARACTERS] for line in text.splitlines())
 
@@ -159,7 +158,7 @@ PREFIX = "emberline_console_disk_"
 
 
 def look() -> disk.Disk | None:
-    """None where the file system does not answer."""
+    """Return the disk usage; None if the file system does not respond."""
     try:
         return disk.look(settings.EMBERLINE.var)
     except OSError:
@@ -167,7 +166,7 @@ def look() -> disk.Disk | None:
 
 
 def banner(viewer: Somebody) -> Banner | None:
-    del viewer  # it concerns everybody
+    del viewer  # shown to all users
     found = look()
     if found is None:
         return Banner("disk", "danger", "Disk does not answer", "See System.")

@@ -1,4 +1,4 @@
-"""The look at the programs, every few seconds."""
+"""Periodic observation of managed programs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The System page: every managed program, what the console does by itself, and the end of logs for
-operators. Read only."""
+"""The System page: programs, periodic jobs and, for operators, log tails. Read only."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.system import rounds, selectors
 from console.web import responses
 
@@ -23,7 +22,7 @@ def processes(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def rounds_seen(request: HttpRequest) -> HttpResponse:
-    """By itself, for it is looked at less often than the programs are."""
+    """Render the jobs separately: they refresh less often than the programs."""
     context: dict[str, Any] = {"rounds": rounds.rounds()}
     if not responses.asked(request):
         context |= {"system": selectors.system(), "disk": selectors.look()}

@@ -1,7 +1,4 @@
-"""What this console is made of: versions, and the licences of what it brings along.
-
-Promises to run no program and to ask no network: it reads what is installed beside it.
-"""
+"""Versions and licences of the console's components, read from installed files."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def version() -> str:
 
 
 def installed(name: str) -> str:
-    """Its version, "" when it is not there."""
+    """Return the package's version, "" if not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -53,7 +50,6 @@ def installed(name: str) -> str:
 
 
 def runtime() -> list[SoftwarePart]:
-    """What the console itself runs on."""
     parts = [
         SoftwarePart("Emberline", version()),
         SoftwarePart("Python", platform.python_version()),
@@ -66,12 +62,10 @@ def runtime() -> list[SoftwarePart]:
 
 @lru_cache(maxsize=1)
 def packages() -> tuple[SoftwarePart, ...]:
-    """Everything installed beside the console, with the licence which it states."""
     return tuple(sorted(_packages(), key=lambda part: part.name.casefold()))
 
 
 def browser_files() -> list[SoftwarePart]:
-    """What browsers are sent of others' work, as the file beside it says."""
     readme = finders.find("vendor/README.md")
     path = Path(str(readme)) if readme else settings.EMBERLINE.static_root / "vendor/README.md"
     try:
@@ -89,7 +83,7 @@ def _database() -> str:
 
 
 def _vllm(python: Path) -> str:
-    """Read from the folder of its environment: asking vLLM itself would take seconds."""
+    """Return vLLM's version from its environment's folder; importing it would take seconds."""
     for folder in python.parent.parent.glob("lib/python*/site-packages/vllm*.dist-info"):
         found = _VLLM.match(folder.name)
         if found:

@@ -27,5 +27,5 @@ class WebConfig(AppConfig):
         search.register(search.find)
         navigation.register(navigation.NavItem("Settings", "web:settings", "settings", 90))
 
-        # Makes our Celery application the current one in every process that may publish a task.
+        # Sets our Celery app as current in every process that publishes tasks.
         import_module(settings.CELERY_APP)

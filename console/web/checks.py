@@ -1,4 +1,4 @@
-"""Contradictions between settings, found by `manage.py check`, each with what to do about it."""
+"""System checks (`manage.py check`) for contradictory settings, each with a fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @register()
 def reach(**_: Any) -> list[CheckMessage]:
-    """A console which others can reach needs names, no debug pages and an encrypted way."""
+    """Check that a remotely reachable console has host names, TLS and no debug pages."""
     host = settings.EMBERLINE.host
     if host in LOOPBACK:
         return []
@@ -76,7 +76,6 @@ def workers(**_: Any) -> list[CheckMessage]:
 
 @register()
 def private_files(**_: Any) -> list[CheckMessage]:
-    """Files under var/secrets are for the owner only."""
     folder = settings.EMBERLINE.secrets
     if not folder.exists():
         return []

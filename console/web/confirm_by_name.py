@@ -1,7 +1,6 @@
-"""The page on which one types the name of a thing before it goes for good.
+"""Confirmation page on which the user types an object's name before a deletion.
 
-Promises that nothing happens unless the name was typed, and that a refusal stays on the page. Knows
-no thing: what goes, and how, is the caller's.
+Without the correct name nothing happens; errors of the action are shown on the page.
 """
 
 from __future__ import annotations
@@ -25,8 +24,11 @@ def confirmed(
     words: tuple[str, str],
     done: tuple[str, str],
 ) -> HttpResponseBase:
-    """`page`: template and its context. `words`: the verb as in "to delete it" and "was deleted".
-    `done`: what is said afterwards, and where one is then."""
+    """Run `act` once the name was typed.
+
+    `page`: template and context. `words`: the verb as in "to delete it" and "was deleted". `done`:
+    success message and redirect target.
+    """
     template, shown = page
     context: dict[str, Any] = {**shown, "typed": "", "error": ""}
     status = 200

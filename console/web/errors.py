@@ -1,6 +1,6 @@
-"""The pages for 400, 403, 404, 500, 503 and a failed CSRF check; the REST shape under /api/.
+"""Error pages for 400, 403, 404, 500, 503 and CSRF failures; JSON under /api/.
 
-None queries the database: these answer when it is what is broken.
+None queries the database, which may be the cause of the error.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from console.core import disk, request_log
 from console.core.counters import count
 
 _API = "/api/"
-# Seconds after which a caller may try again; a writer that holds SQLite is done in less.
+# Retry-After in seconds; SQLite's write lock is held for less.
 RETRY_AFTER_S = 5
-# SQLite's result codes; their low byte is the primary one (sqlite.org/rescode.html).
+# SQLite result codes; the low byte is the primary code (sqlite.org/rescode.html).
 _SQLITE = {5: "locked", 6: "locked", 8: "read_only", 10: "io", 13: "full", 14: "unreachable"}
-# SQLSTATE classes and codes of PostgreSQL; what has none was said by the connection.
+# PostgreSQL SQLSTATE classes and codes; connection errors have none.
 _POSTGRESQL = {
     "40001": "locked", "40P01": "locked", "55P03": "locked", "25006": "read_only",
     "53100": "full", "57014": "timeout", "58030": "io",
@@ -50,12 +50,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 
 
 def database_unavailable(error: BaseException | None) -> str:
-    """Return the reason when the database is what failed, "" for any other error."""
+    """Return the reason if the database is unavailable, "" for other errors."""
     if not isinstance(error, (OperationalError, InterfaceError)):
         return ""
     cause = error.__cause__
     sqlite: int | None = getattr(cause, "sqlite_errorcode", None)
-    if sqlite is not None:  # a missing table is an OperationalError, too, and is a fault of ours
+    if sqlite is not None:  # a missing table is an OperationalError too, but a bug
         return _SQLITE.get(sqlite & 0xFF, "")
     if type(cause).__module__.partition(".")[0] == "sqlite3":
         return ""
@@ -63,7 +63,6 @@ def database_unavailable(error: BaseException | None) -> str:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django calls it while the exception is being handled, whichever layer it came from."""
     error = sys.exc_info()[1]
     if fault := disk.fault(error):
         return _disk_unavailable(request, fault)

@@ -1,4 +1,4 @@
-"""Django's forms in Tabler's clothes: classes, and the marks of a field that was refused."""
+"""Django forms with Tabler's CSS classes and error marks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
 
 
 class StyledField(BoundField):
-    """Adds Tabler's class when the widget is drawn, so that errors are known by then."""
+    """Adds the class when the widget renders, so that errors are known."""
 
     def as_widget(
         self,
@@ -30,7 +30,7 @@ class StyledField(BoundField):
 
 
 class Styled:
-    """Name it before `forms.Form` or `forms.ModelForm` in the bases."""
+    """Mixin; list it before `forms.Form` or `forms.ModelForm`."""
 
     bound_field_class: type[BoundField] | None = StyledField
 

@@ -1,6 +1,6 @@
-"""`/healthz`: this process answers. `/readyz`: what it needs answers too, and which does not.
+"""`/healthz` (process) and `/readyz` (database, broker, disk).
 
-Promises no secret in the answer and a deadline on every question.
+Checks have deadlines; responses contain no secrets.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 
 def verdicts() -> dict[str, str]:
-    """Of database, broker and disk now: "ok", or "failed: " or "low: " with the cause."""
+    """Return "ok", or "failed: " or "low: " with the cause, for database, broker and disk."""
     checks: dict[str, Callable[[], None]] = {"database": _database, "broker": _broker}
     found = {name: _verdict(name, check) for name, check in checks.items()}
     return found | {"disk": _disk()}
 
 
 def _disk() -> str:
-    """A full one fails a console only if its database lies there."""
+    """Check the disk; a full one fails readiness only if it holds the database."""
     try:
         found = disk.look(settings.EMBERLINE.var)
     except OSError as error:
@@ -58,11 +58,11 @@ def _disk() -> str:
 
 
 def _verdict(name: str, check: Callable[[], None]) -> str:
-    """The error's class only: its text may hold an address with a password."""
+    """Return the error's class only: its text may contain a password."""
     try:
         check()
     except Exception as error:  # noqa: BLE001  (whatever it is, it is not ready)
-        log.warning("readyz: %s: %s", name, type(error).__name__)
+        log.warning("Readiness check %s failed: %s", name, type(error).__name__)
         return f"failed: {type(error).__name__}"
     return "ok"
 

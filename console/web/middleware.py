@@ -1,4 +1,4 @@
-"""What surrounds every answer: an id, security headers, and the demand for a login."""
+"""Request id, security headers, request metrics and login requirement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.telemetry import meters
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
-# Plotly and htmx write style attributes; nothing here needs an inline script or another host.
+# Plotly and htmx write style attributes; no inline scripts or other hosts are needed.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -49,7 +49,7 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         chosen = request_log.begin(request.headers.get(request_log.HEADER, ""))
-        # An attribute of our own: Django's type cannot know it.
+        # Custom attribute, unknown to Django's type.
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[request_log.HEADER] = chosen
@@ -57,7 +57,7 @@ class RequestIdMiddleware:
 
 
 class MeterMiddleware:
-    """Counts answers by route, not by path: what people type must not become a label."""
+    """Count responses by route: paths would be unbounded labels."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -83,15 +83,15 @@ class SecurityHeadersMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
-        # No other site may embed what we answer, not even as an image.
+        # Other sites may not embed any response, including images.
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-        # Pages are about one person at one moment; static files bring their own word.
+        # Pages are user-specific; static files set their own header.
         response.headers.setdefault("Cache-Control", "private, no-cache")
         return response
 
 
 class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
-    """Django's, but a part asked for by htmx sends the whole page to the login, not the part."""
+    """Django's middleware; an htmx partial redirects the whole page to the login."""
 
     def handle_no_permission(  # type: ignore[override]  # Django's own may answer anything
         self, request: HttpRequest, view_func: Any
@@ -100,7 +100,7 @@ class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
             return super().handle_no_permission(request, view_func)
         try:
             shown = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        except ValueError:  # anybody may send anything as a header
+        except ValueError:  # malformed header
             shown = ""
         back = urlencode({"next": shown or "/"})
         target = f"{resolve_url(settings.LOGIN_URL)}?{back}"

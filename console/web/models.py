@@ -1,4 +1,4 @@
-"""What a person chose to see on a page: rows of `preferences`, read and written by it alone."""
+"""Per-user page settings; read and written by `preferences` only."""
 
 from __future__ import annotations
 

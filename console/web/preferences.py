@@ -1,6 +1,6 @@
-"""What a person chose to see, kept from one visit to the next, such as a list's columns.
+"""Per-user page settings, such as the columns of a list.
 
-Promises one query a look. How a page looks is nobody else's matter: it is not in the trail.
+One query per read or write; changes are not audited.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from console.web.models import Preference
 
 
 def get(user: Any, key: str) -> Any:
-    """None where nothing was chosen."""
     if not isinstance(user, User):
         return None
     return Preference.objects.filter(user=user, key=key).values_list("value", flat=True).first()
 
 
 def put(user: Any, key: str, value: Any) -> None:
-    """None forgets."""
     if not isinstance(user, User):
         return
     if value is None:

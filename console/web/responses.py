@@ -1,4 +1,4 @@
-"""Partial or page? Decided here, once."""
+"""Render a full page or an htmx partial."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.cache import patch_vary_headers
 
 
 def asked(request: HttpRequest) -> bool:
-    """True when htmx wants a part (not when it restores history: that needs the whole page)."""
+    """Return whether htmx requests a partial (a history restore needs the full page)."""
     return (
         request.headers.get("HX-Request") == "true"
         and request.headers.get("HX-History-Restore-Request") != "true"
@@ -25,7 +25,7 @@ def render(
     ctx: dict[str, Any] | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """The part for htmx, else the page, which includes that part with the same context."""
+    """Render the partial for htmx, else the page that includes it with the same context."""
     template = partial_template if asked(request) else page_template
     response = render_template(request, template, ctx, status=status)
     patch_vary_headers(response, ("HX-Request",))

@@ -1,7 +1,7 @@
-"""Kinds of names in URLs. Importing registers them.
+"""URL converters; importing registers them.
 
-`<endpoint:name>` is the name of an endpoint: whoever guards pages by whose endpoint it is knows
-by this word which part of the address to look at, and no view has to remember to ask.
+accounts.gate identifies the object of a request by its converter (`<endpoint:name>`), so that views
+need no access check of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ENDPOINT = "endpoint"
 
 
 class EndpointName(SlugConverter):
-    """As forgiving as a slug: a name nobody could give answers 404 as an unknown one does."""
+    """Accepts any slug: invalid names answer 404 like unknown ones."""
 
 
 register_converter(EndpointName, ENDPOINT)

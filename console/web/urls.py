@@ -1,4 +1,4 @@
-"""Pages of the shell itself, mounted by console.urls at the root."""
+"""Pages of the shell, mounted by console.urls at the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the shell itself: the quick search, Settings and About."""
+"""Pages of the shell: quick search, Settings and About."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def about(request: HttpRequest) -> HttpResponse:
-    """The whole list of packages is for admins: it tells an attacker what to look up."""
+    """List versions; packages for admins only, since they reveal known vulnerabilities."""
     context = {
         "version": parts.version(),
         "runtime": parts.runtime(),

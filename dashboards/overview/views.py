@@ -14,7 +14,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.web import preferences, responses
 from dashboards import actions, selectors
 from dashboards.boards import page

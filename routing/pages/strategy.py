@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from endpoints import actions

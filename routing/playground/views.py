@@ -18,7 +18,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import allows, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import allows
 from console.core.errors import Problem, Refused
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors

@@ -26,7 +26,7 @@ LOWER_ROOMS = [
 EXTRAS = {
     "cachetier.vllm_connector": {"vllm", "torch"},
     "routing.engine": {
-        *("httptools", "orjson", "msgspec", "xxhash", "zmq", "tokenizers", "yaml", "jinja2"),
+        *("orjson", "msgspec", "xxhash", "zmq", "tokenizers", "yaml", "jinja2"),
         *("uvloop", "opentelemetry"),
     },
     "endpoints.simulated_worker": {"msgspec", "zmq", "tokenizers", "orjson", "jinja2"},

@@ -1,4 +1,4 @@
-"""/api/v1/audit/: the trail, as far as the caller may see it."""
+"""/api/v1/audit/: the audit log, limited to what the caller may view."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ class Audit(GenericAPIView[AuditEvent]):
         tags=["audit"], summary="Who did what, latest first", responses=AuditSerializer(many=True)
     )
     def get(self, _request: Request) -> Response:
-        """Of what is one's teams', and what one did oneself; with a role everywhere, all."""
+        """Lists events of the caller's teams and their own actions; all events with a console-wide
+        role.
+        """
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response(AuditSerializer(page, many=True).data)

@@ -1,4 +1,4 @@
-"""/api/v1/instance-types/: what machines hold and cost; PUT says it, DELETE forgets it."""
+"""/api/v1/instance-types/: sizes and prices of instance types."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expect_same
 from console.catalogue import actions, selectors
@@ -56,7 +57,7 @@ class InstanceTypes(GenericAPIView[Any]):
         responses=InstanceTypeSerializer(many=True),
     )
     def get(self, _request: Request) -> Response:
-        """By name."""
+        """Sorted by name."""
         page = self.paginate_queryset(selectors.entries()) or []
         return self.get_paginated_response([_document(entry) for entry in page])
 
@@ -82,7 +83,7 @@ class InstancePrices(GenericAPIView[InstancePrice]):
         responses=InstancePriceSerializer(many=True),
     )
     def get(self, _request: Request, name: str) -> Response:
-        """What was said of it, the latest first; each counts until the next."""
+        """Prices set for the instance type, latest first; each applies until the next."""
         _entry(name)
         page = self.paginate_queryset(self.get_queryset()) or []
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
@@ -101,25 +102,25 @@ class InstanceTypeView(APIView):
         responses=InstanceTypeSerializer,
     )
     def put(self, request: Request, name: str) -> Response:
-        """Add it, or change what is given of it."""
+        """Add the instance type or change the given fields."""
         data = request.data
         if not isinstance(data, Mapping):
             text = "An instance type is an object."
             raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
         _expect(request, name)
-        actions.save(_user(request), name, dict(data))
+        actions.save(actor_of(request), name, dict(data))
         return Response(_document(_entry(name)))
 
     @extend_schema(summary="Forget an instance type", parameters=[IF_MATCH], responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Forget what was added or changed; a built-in one comes back as it was."""
+        """Delete an added type, or reset a built-in one."""
         _expect(request, name)
-        actions.remove(_user(request), name)
+        actions.remove(actor_of(request), name)
         return Response(status=204)
 
 
 def _expect(request: Request, name: str) -> None:
-    """One that is not there yet is not the one a caller has read."""
+    """Check If-Match; a missing type matches no ETag."""
     found = selectors.get(name)
     expect_same(request, _document(found) if found else None)
 
@@ -138,7 +139,3 @@ def _entry(name: str) -> Entry:
     if found is None:
         raise NotFound(f"There is no instance type {name}.")
     return found
-
-
-def _user(request: Request) -> Any:
-    return request.user

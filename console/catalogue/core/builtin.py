@@ -1,7 +1,7 @@
-"""Instance types as known when this version was made, each price with its source and date.
+"""Built-in instance types, each price with source and date.
 
-Promises that a price we do not know is absent, never computed. Sizes are the makers' own; a GPU's
-memory is what its driver reports, which is less than the name says.
+Unknown prices are absent, never computed. Sizes are the vendors'; GPU memory is the value reported
+by the driver, which is below the nominal size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MIB = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`gpu_bytes` is of each GPU. `price_usd_hour` is the on-demand list price, None: unknown."""
+    """Instance type; `gpu_bytes` is per GPU, `price_usd_hour` the on-demand list price or None."""
 
     name: str
     vcpus: int
@@ -38,7 +38,7 @@ _GPU_BYTES = {
     "H200": 143771 * MIB,
 }
 
-# name: GPU, GPUs, vCPUs, memory in GiB, price on SageMaker
+# name: GPU, GPUs, vCPUs, memory (GiB), SageMaker price
 _AWS: dict[str, tuple[str, int, int, int, float | None]] = {
     "g5.xlarge": ("A10G", 1, 4, 16, 1.408),
     "g5.2xlarge": ("A10G", 1, 8, 32, 1.515),
@@ -70,7 +70,7 @@ _AWS: dict[str, tuple[str, int, int, int, float | None]] = {
     "p5e.48xlarge": ("H200", 8, 192, 2048, None),
     "p5en.48xlarge": ("H200", 8, 192, 2048, None),
 }
-# Second-hand: no price page was asked by us. The day is when the record was seen.
+# Secondary source, not a price page; the date is when the record was retrieved.
 _SAGEMAKER = ("AWS price list as recorded in public code, SageMaker, us-west-2", date(2026, 10, 1))
 _EC2: dict[str, tuple[float, str, date]] = {
     "g6e.12xlarge": (10.493, "EC2, us-east-1, on demand", date(2026, 10, 1)),

@@ -1,7 +1,4 @@
-"""What may be said of an instance type: every field, and everything that is wrong at once.
-
-Promises the same refusals for form and REST. Must not know Django.
-"""
+"""Validation of instance types, shared by form and REST; reports all problems at once."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ FIELDS = {
 
 
 def check(name: Any, data: Mapping[str, Any]) -> Instance:
-    """The instance type in `data`, or Refused."""
     problems = [
         Problem(field, None, "There is no such field.", _known(), "unknown_field")
         for field in data
@@ -72,7 +68,6 @@ def check(name: Any, data: Mapping[str, Any]) -> Instance:
 
 
 def to_data(instance: Instance) -> dict[str, Any]:
-    """The fields as `check` takes them."""
     return {
         "vcpus": instance.vcpus,
         "memory_gib": round(instance.memory_bytes / GIB, 3),

@@ -1,5 +1,4 @@
-"""Shapes of the REST answers; what may be written is decided by actions. A kubeconfig goes in and
-never comes out."""
+"""Request and response serializers; actions validate. Kubeconfigs are write-only."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class PoolSerializer(serializers.Serializer[Any]):
 
 
 class OffersSerializer(serializers.Serializer[Any]):
-    """Names to choose from; null: Emberline may not list them."""
+    """Available names; null if Emberline may not list them."""
 
     namespaces = serializers.ListField(child=serializers.CharField(), allow_null=True)
     storage_classes = serializers.ListField(child=serializers.CharField(), allow_null=True)
@@ -117,8 +116,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         )
 
     def get_used_by(self, cluster: Cluster) -> list[str]:
-        """Such as "endpoint demo"; a cluster in use is not removed."""
-        found = self.context.get("users")  # asked once for a whole list
+        """Objects such as "endpoint demo"; a cluster in use cannot be removed."""
+        found = self.context.get("users")  # loaded once per list
         if found is None:
             found = selectors.users_seen(self.context["request"].user)
         users: list[str] = found.get(cluster.name, [])
@@ -126,7 +125,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
 
 
 class ClusterChangeSerializer(serializers.Serializer[Any]):
-    """Any of these; what is left out stays as it is."""
+    """All fields are optional; missing fields keep their values."""
 
     kubeconfig = serializers.CharField(
         required=False, help_text="The whole text; only the chosen context is kept, encrypted."
@@ -139,7 +138,7 @@ class ClusterChangeSerializer(serializers.Serializer[Any]):
     )
 
     def get_fields(self) -> dict[str, Any]:
-        """`context` is also a name of the base class, so it cannot be declared above."""
+        """Add `context`, which cannot be declared: the base class has a property of that name."""
         text = "Of the kubeconfig, or of the console's machine; empty: the current one."
         return {
             **super().get_fields(),

@@ -1,4 +1,4 @@
-"""/api/v1/clusters/: what each can carry and grants; add, change, check, remove."""
+"""/api/v1/clusters/: capabilities and rights; add, change, check, remove."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.accounts.permissions import actor_of
 from console.api import watch
 from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, Filter, dry_run, flag
@@ -44,7 +45,7 @@ class RoleView(APIView):
         },
     )
     def get(self, request: Request, name: str) -> HttpResponse:
-        """YAML for kubectl apply; 409 while the cluster has not answered yet."""
+        """YAML for kubectl apply; 409 until the cluster was reached once."""
         row, namespace = selectors.get(name), request.query_params.get("namespace", "")
         if row is None:
             raise Http404
@@ -100,14 +101,14 @@ class ClusterListView(WatchedList[Cluster]):
     )
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
-        """Needs the admin role. What it can carry is there once its phase is no longer Pending."""
+        """Requires the admin role. Capabilities are available once the phase is not Pending."""
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
             with rehearsal():
-                made = actions.add(_user(request), name, data)
+                made = actions.add(actor_of(request), name, data)
             return would("create", made.name, {}, _facts(made), _LABELS)
-        made = actions.add(_user(request), name, data)
+        made = actions.add(actor_of(request), name, data)
         return _shown(request, made.name, 201)
 
 
@@ -128,7 +129,7 @@ class ClusterView(GenericAPIView[Cluster]):
         responses=either("ClusterOrDryRun", serializers.ClusterSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Needs the admin role. What runs there stays."""
+        """Requires the admin role. Workloads keep running."""
         data = expect_object(request.data)
         if not data:
             remedy = "Send at least one field to change, such as namespace."
@@ -136,10 +137,10 @@ class ClusterView(GenericAPIView[Cluster]):
         before, expected = _facts(_found(name)), expected_generation(request)
         if dry_run(request):
             with rehearsal():
-                done = actions.change(_user(request), name, data, expected_generation=expected)
+                done = actions.change(actor_of(request), name, data, expected_generation=expected)
             given = {"kubeconfig": HIDDEN + ", given anew"} if "kubeconfig" in data else {}
             return would("update", name, before, {**_facts(done), **given}, _LABELS)
-        actions.change(_user(request), name, data, expected_generation=expected)
+        actions.change(actor_of(request), name, data, expected_generation=expected)
         return _shown(request, name)
 
     @extend_schema(
@@ -148,14 +149,14 @@ class ClusterView(GenericAPIView[Cluster]):
         responses={200: DryRunSerializer, 204: None, 409: ErrorSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Needs the admin role. Refused with 409 while anything is placed there."""
+        """Requires the admin role. Rejected with 409 while anything is placed there."""
         _found(name)
         expected = expected_generation(request)
         if dry_run(request):
             with rehearsal():
-                actions.remove(_user(request), name, expected_generation=expected)
+                actions.remove(actor_of(request), name, expected_generation=expected)
             return would("delete", name, {}, {}, _LABELS)
-        actions.remove(_user(request), name, expected_generation=expected)
+        actions.remove(actor_of(request), name, expected_generation=expected)
         return Response(status=204)
 
 
@@ -170,12 +171,14 @@ class ClusterCheckView(GenericAPIView[Cluster]):
         responses={200: serializers.ClusterSerializer, 202: serializers.ClusterSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """`seen_at` tells when it has answered. With `wait` this answer tells what it said in a
-        look that began after the request, after about a minute at most. While needed rights are
-        missing the look is repeated for five seconds: a Role takes a moment to hold."""
+        """`seen_at` is the time of the last response. With `wait`, the response contains the result
+        of a check that began after the request, after at most about a minute. While required
+        rights are missing, the check repeats for five seconds, since a new Role takes effect
+        with a delay.
+        """
         cluster = _found(name)
         wait = flag(request, "wait")
-        actions.check(_user(request), cluster.name, wait=wait)
+        actions.check(actor_of(request), cluster.name, wait=wait)
         return _shown(request, name, 200 if wait else 202)
 
 
@@ -193,10 +196,6 @@ def _shown(request: Request, name: str, status: int = 200) -> Response:
 
 
 def _facts(cluster: Cluster) -> dict[str, Any]:
-    """What a person says of it; a kubeconfig goes in and never comes out."""
+    """Return the editable fields without the kubeconfig, which is write-only."""
     facts = {name: getattr(cluster, name) for name in _LABELS if name != "kubeconfig"}
     return {**facts, "kubeconfig": HIDDEN if cluster.kubeconfig else None}
-
-
-def _user(request: Request) -> Any:
-    return request.user

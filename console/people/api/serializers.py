@@ -1,4 +1,4 @@
-"""The shapes of requests and answers about people, teams and tokens. Actions judge, these show."""
+"""Request and response serializers for users, teams and tokens; the actions validate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLE = "Held everywhere; member: nothing but what teams give."
 
 class UserTeamSerializer(serializers.ModelSerializer[Membership]):
     team = serializers.CharField(source="team.slug")
-    # The choices under one name in the document, wherever they stand.
+    # One enum name for these choices in the OpenAPI document.
     role = serializers.ChoiceField(choices=TeamRole.choices)
     said_by = serializers.ChoiceField(
         source="source", choices=MembershipSource.choices, help_text="A person, or the sign-on."
@@ -71,7 +71,7 @@ class MadeUserSerializer(UserSerializer):
 
 
 class UserChangeSerializer(serializers.Serializer[Any]):
-    """Any of these."""
+    """All fields are optional."""
 
     role = serializers.ChoiceField(choices=Role.choices, required=False, help_text=_ROLE)
     active = serializers.BooleanField(required=False, help_text="false: logged out and kept out.")
@@ -186,7 +186,7 @@ class MadeTokenSerializer(TokenSerializer):
 
 
 def body(data: Any, known: Sequence[str]) -> dict[str, Any]:
-    """Refuses what is no object, and fields nobody reads."""
+    """Return the JSON object; raise for other types and for unknown fields."""
     if data in (None, ""):
         data = {}
     if not isinstance(data, Mapping):
@@ -203,7 +203,7 @@ def body(data: Any, known: Sequence[str]) -> dict[str, Any]:
 
 
 def text(data: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A field that must be a text; without a default it must be there."""
+    """Return a string field; without a default it is required."""
     value = data.get(name, default)
     if not isinstance(value, str) or (name not in data and default is None):
         code = "required" if name not in data else "type"

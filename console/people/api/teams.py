@@ -1,4 +1,4 @@
-"""/api/v1/teams/: teams and who is in them. One sees one's own; who has a role everywhere, all."""
+"""/api/v1/teams/: teams and members. Team members see their own teams."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from console.accounts import selectors
 from console.accounts.models import Membership, Team
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
@@ -55,8 +56,8 @@ class Teams(GenericAPIView[Team]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """For admins of the console."""
-        made = team_actions.create(_actor(request), body(request.data, FIELDS))
+        """Requires the admin role."""
+        made = team_actions.create(actor_of(request), body(request.data, FIELDS))
         return Response(_shown(request, made.slug), status=201)
 
 
@@ -78,9 +79,9 @@ class TeamView(GenericAPIView[Team]):
         responses={200: TeamSerializer, **_REFUSED},
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """For admins of the console. An endpoint outside new namespaces stays where it is."""
+        """Requires the admin role. Endpoints outside new namespaces stay where they are."""
         expect_same(request, _shown(request, slug))
-        team_actions.change(_actor(request), slug, body(request.data, FIELDS))
+        team_actions.change(actor_of(request), slug, body(request.data, FIELDS))
         return Response(_shown(request, slug))
 
     @extend_schema(
@@ -90,9 +91,9 @@ class TeamView(GenericAPIView[Team]):
         responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
     )
     def delete(self, request: Request, slug: str) -> Response:
-        """Refused while it owns an endpoint. Tokens made for it alone end with it."""
+        """Rejected while the team owns an endpoint. Tokens limited to the team are revoked."""
         expect_same(request, _shown(request, slug))
-        team_actions.delete(_actor(request), slug)
+        team_actions.delete(actor_of(request), slug)
         return Response(status=204)
 
 
@@ -132,14 +133,14 @@ class MemberView(GenericAPIView[Membership]):
         responses={200: MemberSerializer, **_REFUSED},
     )
     def put(self, request: Request, slug: str, username: str) -> Response:
-        """For admins of the team, and of the console."""
+        """Requires the admin role, for the team or console-wide."""
         team = found(request, slug)
         data = body(request.data, ("role",))
         if "role" not in data:
             raise Refused(Problem("role", None, "It is missing.", "Send a role.", "required"))
         now = selectors.members(team).filter(user__username=username).first()
         expect_same(request, MemberSerializer(now).data if now else None)
-        team_actions.set_member(_actor(request), slug, username, data["role"])
+        team_actions.set_member(actor_of(request), slug, username, data["role"])
         return Response(_member(request, slug, username))
 
     @extend_schema(
@@ -150,12 +151,11 @@ class MemberView(GenericAPIView[Membership]):
     )
     def delete(self, request: Request, slug: str, username: str) -> Response:
         expect_same(request, _member(request, slug, username))
-        team_actions.remove_member(_actor(request), slug, username)
+        team_actions.remove_member(actor_of(request), slug, username)
         return Response(status=204)
 
 
 def found(request: Request, slug: str) -> Team:
-    """One that the caller may see; another team is as if not there."""
     team = selectors.teams_seen(request.user).filter(slug=slug).first()
     if team is None:
         raise Http404
@@ -172,7 +172,3 @@ def _member(request: Request, slug: str, username: str) -> Any:
     if one is None:
         raise Http404
     return MemberSerializer(one).data
-
-
-def _actor(request: Request) -> Any:
-    return request.user

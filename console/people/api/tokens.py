@@ -1,4 +1,4 @@
-"""/api/v1/tokens/: one's own API tokens; an admin's list is of everybody's."""
+"""/api/v1/tokens/: the caller's API tokens; all tokens for an admin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from console.accounts import selectors
 from console.accounts.models import ApiToken, User
-from console.accounts.permissions import allows
+from console.accounts.permissions import actor_of, allows
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
@@ -47,7 +47,7 @@ class TokenListView(GenericAPIView[ApiToken]):
 
     @extend_schema(tags=_TAGS, summary="List API tokens", responses=TokenSerializer(many=True))
     def get(self, _request: Request) -> Response:
-        """Never the tokens themselves."""
+        """Clear-text tokens are not included."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response(TokenSerializer(page, many=True).data)
 
@@ -59,7 +59,7 @@ class TokenListView(GenericAPIView[ApiToken]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """It can do no more, and lives no longer, than what it is made with."""
+        """A token cannot exceed the rights and lifetime of the credentials that create it."""
         data = body(request.data, _FIELDS)
         days = data.get("days")
         if days is not None and (isinstance(days, bool) or not isinstance(days, int)):
@@ -68,7 +68,7 @@ class TokenListView(GenericAPIView[ApiToken]):
         name, role = text(data, "name"), text(data, "role")
         team = text(data, "team", "") if data.get("team") is not None else ""
         made, clear = token_actions.create_token(
-            _actor(request), name, role, days, team, _owner(request, data)
+            actor_of(request), name, role, days, team, _owner(request, data)
         )
         answer = {**TokenSerializer(made).data, "token": clear}
         return Response(answer, status=201, headers={"Cache-Control": "no-store"})
@@ -94,10 +94,12 @@ class TokenView(GenericAPIView[ApiToken]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, pk: int) -> Response:
-        """One's own, or as an admin anybody's. Programs that use it stop working at once."""
+        """An admin may revoke any token, other users their own. Programs using it lose access at
+        once.
+        """
         token = _found(request, pk)
         expect_same(request, TokenSerializer(token).data)
-        token_actions.revoke_token(_actor(request), token)
+        token_actions.revoke_token(actor_of(request), token)
         return Response(status=204)
 
 
@@ -106,7 +108,7 @@ def _seen(request: Request) -> QuerySet[ApiToken]:
     if allows(request.user, "admin"):
         return rows
     rows = rows.filter(user=request.user.pk)
-    # A token for one team does not find its user's others.
+    # A token limited to one team cannot access the user's other tokens.
     cap = request.user.team_cap if isinstance(request.user, User) else None
     return rows.filter(team=cap) if cap is not None else rows
 
@@ -119,7 +121,7 @@ def _found(request: Request, pk: int) -> ApiToken:
 
 
 def _owner(request: Request, data: dict[str, Any]) -> User | None:
-    """Whose it is to be, where the console's own command asks; else the caller's."""
+    """Return the requested owner for commands on the server, else None for the caller."""
     if request.user.pk is not None:
         if text(data, "user", request.user.get_username()) != request.user.get_username():
             message = "People make tokens for themselves only."
@@ -131,7 +133,3 @@ def _owner(request: Request, data: dict[str, Any]) -> User | None:
         message = f"Nobody here is called {name}."
         raise Refused(Problem("user", name, message, "Name somebody who is.", "unknown_user"))
     return owner
-
-
-def _actor(request: Request) -> Any:
-    return request.user

@@ -1,8 +1,6 @@
-"""/api/v1/users/: people of the console and their roles. For admins."""
+"""/api/v1/users/: users and their roles. Requires the admin role."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -15,6 +13,7 @@ from rest_framework.response import Response
 
 from console.accounts import selectors
 from console.accounts.models import Role, User
+from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import expect_same
@@ -67,10 +66,10 @@ class UserListView(GenericAPIView[User]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """The password is in this answer and nowhere else."""
+        """The password is returned in this response only."""
         data = body(request.data, ("username", "role"))
         name, role = text(data, "username"), text(data, "role", Role.MEMBER.value)
-        user, password = actions.create_user(_actor(request), name, role)
+        user, password = actions.create_user(actor_of(request), name, role)
         answer = {**UserSerializer(_found(user.username)).data, "password": password}
         return Response(answer, status=201, headers=_ONCE)
 
@@ -95,18 +94,19 @@ class UserView(GenericAPIView[User]):
         responses={200: UserSerializer, **_REFUSED},
     )
     def patch(self, request: Request, username: str) -> Response:
-        """The last admin stays one. Deactivation ends every session and revokes every API token;
-        a lower role lowers the tokens above it."""
+        """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
+        tokens; a lower role also lowers the user's tokens.
+        """
         user = _found(username)
         expect_same(request, UserSerializer(user).data)
         data = body(request.data, ("role", "active"))
         with transaction.atomic():
             if "role" in data:
-                actions.set_role(_actor(request), user, text(data, "role"))
+                actions.set_role(actor_of(request), user, text(data, "role"))
             if "active" in data:
                 if not isinstance(data["active"], bool):
                     raise ValidationError({"active": "Send true or false."})
-                actions.set_active(_actor(request), user, data["active"])
+                actions.set_active(actor_of(request), user, data["active"])
         return Response(UserSerializer(_found(username)).data)
 
 
@@ -121,10 +121,11 @@ class Password(GenericAPIView[User]):
         responses={200: PasswordSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, username: str) -> Response:
-        """In this answer and nowhere else. The old one stops working, every session ends and
-        every API token of the person is revoked."""
+        """The new password is returned in this response only. The old password stops working, all
+        sessions end and all API tokens of the user are revoked.
+        """
         body(request.data, ())
-        password, ended = actions.reset_password(_actor(request), _found(username))
+        password, ended = actions.reset_password(actor_of(request), _found(username))
         facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
         return Response({"password": password, **facts}, headers=_ONCE)
 
@@ -134,7 +135,3 @@ def _found(username: str) -> User:
     if user is None:
         raise Http404
     return user
-
-
-def _actor(request: Request) -> Any:
-    return request.user

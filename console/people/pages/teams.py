@@ -1,5 +1,4 @@
-"""Teams: the list, one with its people and namespaces, and every change. Shape only: team_actions
-decides."""
+"""Team pages: list, detail and changes through team_actions."""
 
 from __future__ import annotations
 
@@ -12,8 +11,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import MembershipSource, Team, TeamRole, User
-from console.accounts.permissions import allows, role_required
+from console.accounts.permissions import allows
 from console.core.errors import Refused
 from console.people import team_actions
 from console.people.forms import TeamForm
@@ -21,7 +21,7 @@ from console.people.forms import TeamForm
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def teams(request: HttpRequest) -> HttpResponseBase:
-    """POST makes one."""
+    """List teams; POST creates one."""
     form = TeamForm()
     if request.method == "POST":
         form = TeamForm(request.POST)
@@ -85,14 +85,14 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
         lambda: team_actions.remove_member(_user(request), slug, name),
         f"{name} is not in this team any more.",
     )
-    # Who left may not see its page any more.
+    # A user who left may not view the team page.
     return redirect("accounts:teams") if name == _user(request).username else answer
 
 
 @role_required("admin")
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
-    """Its slug must be typed: tokens made for the team are gone with it."""
+    """Delete after the slug was typed: tokens limited to the team are revoked."""
     one = found(request, slug)
     error = ""
     if request.method == "POST":
@@ -111,7 +111,6 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 
 def found(request: HttpRequest, slug: str) -> Team:
-    """One that the viewer may see; another team is as if not there."""
     one = selectors.teams_with(request.user).filter(slug=slug).first()
     if one is None:
         raise Http404

@@ -1,6 +1,6 @@
-"""The profile: tokens. Shape only: token_actions decides.
+"""Profile page with API tokens, through token_actions.
 
-A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+Pages that may show a secret are `never_cache`, which keeps it out of intermediate caches.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import ApiToken, User
-from console.accounts.permissions import role_required
 from console.people import token_actions
 from console.people.forms import NewTokenForm, refuse
 
@@ -33,7 +33,7 @@ def profile(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def token_create(request: HttpRequest) -> HttpResponse:
-    """Answers with the page itself, not a redirect: the clear text must be stored nowhere."""
+    """Render the page instead of redirecting: the clear text must not be stored."""
     user = cast(User, request.user)
     form = NewTokenForm(user, request.POST)
     if form.is_valid():

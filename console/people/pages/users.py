@@ -1,6 +1,6 @@
-"""The people of the console: found, added, given roles, let out. Shape only: actions.py decides.
+"""User pages: list, create, change roles and deactivate through actions.
 
-A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+Pages that may show a secret are `never_cache`, which keeps it out of intermediate caches.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import selectors
+from console.accounts.gate import role_required
 from console.accounts.models import Role, User
-from console.accounts.permissions import allows, role_required
+from console.accounts.permissions import allows
 from console.people import actions
 from console.people.forms import NewPersonForm, refuse
 
@@ -33,8 +34,7 @@ FILTERS = ("q", "role", "team", "state")
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def people(request: HttpRequest) -> HttpResponseBase:
-    """POST creates a person; the page that answers shows their password once. Who is no admin of
-    the console finds their teams instead."""
+    """List users; POST creates one and shows its password once. Non-admins go to their teams."""
     if request.method != "POST" and not allows(request.user, "admin"):
         return redirect("accounts:teams")
     return _create_or_show(request)

@@ -1,11 +1,11 @@
-"""/api/v1/sessions/: one's own sessions; and what an admin does about somebody's way in.
+"""/api/v1/sessions/: the caller's sessions; session and second-factor resets by admins.
 
-Setting up a second factor, signing on and confirming are for a person at a browser, and stay there.
+Second-factor setup, single sign-on and confirmation need a browser and have no REST API.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.models import User
+from console.accounts.permissions import actor_of
 from console.api.serializers import ErrorSerializer
 from console.audit.record import record
 from console.signon import flow, models, totp
@@ -88,10 +89,10 @@ class PersonSessions(GenericAPIView[Session]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, username: str) -> Response:
-        """Their API tokens stay."""
+        """API tokens remain valid."""
         person = _person(username)
         ended = flow.end_sessions(person)
-        record(_actor(request), "user.session.end", flow.target(person), {"all": ended})
+        record(actor_of(request), "user.session.end", flow.target(person), {"all": ended})
         return Response(status=204)
 
 
@@ -105,9 +106,11 @@ class PersonFactor(GenericAPIView[Session]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, username: str) -> Response:
-        """For who lost it: the password alone lets them in then. Their sessions end."""
+        """For a user who lost the second factor: the password alone suffices afterwards. All
+        sessions of the user end.
+        """
         person = _person(username)
-        if not totp.turn_off(_actor(request), person):
+        if not totp.turn_off(actor_of(request), person):
             raise Http404
         flow.end_sessions(person)
         return Response(status=204)
@@ -115,10 +118,6 @@ class PersonFactor(GenericAPIView[Session]):
 
 def _caller(request: Request) -> User:
     return cast(User, request.user)
-
-
-def _actor(request: Request) -> Any:
-    return request.user
 
 
 def _own(request: Request, key: str) -> Session:

@@ -1,10 +1,10 @@
-"""OpenID providers people may sign on with, as an admin wrote them down. Knows no Django.
+"""OpenID Connect providers from the configuration.
 
-Promises that a provider which cannot work, or would send secrets in the clear, stops the start
-with the field, what it held and what to write; and that no secret is in an error or a repr.
+A provider that cannot work, or would send secrets unencrypted, stops the start with the field, its
+value and the fix. Errors and reprs contain no secrets.
 
-One provider by EMBERLINE_OIDC_ISSUER, _CLIENT_ID, _CLIENT_SECRET(_FILE), _NAME and
-_ADMIN_GROUPS, _OPERATOR_GROUPS, _VIEWER_GROUPS; or several, with teams, as YAML in
+A single provider is set by EMBERLINE_OIDC_ISSUER, _CLIENT_ID, _CLIENT_SECRET(_FILE), _NAME and
+_ADMIN_GROUPS, _OPERATOR_GROUPS, _VIEWER_GROUPS; several, with teams, as YAML in
 EMBERLINE_OIDC_FILE. docs/access.md describes the fields.
 """
 
@@ -93,7 +93,7 @@ def _single(env: Mapping[str, str], issuer: str) -> Provider:
 
 
 class _Entry:
-    """One provider's fields, each taken once; what is left over is a mistake."""
+    """Fields of one provider, each read once; unread fields are an error."""
 
     def __init__(self, entry: Any, where: str) -> None:
         if not isinstance(entry, dict):
@@ -177,7 +177,7 @@ def _sound(fields: _Entry, found: Provider) -> None:
 
 
 def safe(url: object) -> bool:
-    """TLS, or this very machine."""
+    """Return whether the URL uses TLS or loopback."""
     if not isinstance(url, str):
         return False
     try:
@@ -190,14 +190,14 @@ def safe(url: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    role: str  # "" refuses
+    role: str  # "" rejects the login
     teams: Mapping[str, str]
     groups: Groups
-    claimed: bool  # whether the claim was there at all
+    claimed: bool  # whether the claim was present
 
 
 def rights(provider: Provider, claims: Mapping[str, Any]) -> Rights:
-    """The highest role that any group gives; without any, the provider's default."""
+    """Return the highest role of any group, else the provider's default."""
     value = claim(claims, provider.groups_claim)
     groups = _words(value)
     teams = {team: _highest(roles, groups) for team, roles in provider.teams.items()}
@@ -210,7 +210,7 @@ def rights(provider: Provider, claims: Mapping[str, Any]) -> Rights:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> Any:
-    """By its name, or by a path of names with dots, as in `realm_access.roles`."""
+    """Return a claim by name or dotted path, such as `realm_access.roles`."""
     if name in claims:
         return claims[name]
     found: Any = claims

@@ -1,7 +1,6 @@
-"""Whether an ID token is what it says: signed by the provider, for us, for this attempt, now.
+"""ID token verification: signature, issuer, audience, nonce and lifetime.
 
-Promises that a token is believed only with a signature of the provider's present keys by an
-asymmetric algorithm. Knows neither Django nor HTTP.
+Only asymmetric algorithms and the provider's current keys are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _REQUIRED = ["iss", "sub", "aud", "exp", "iat", "nonce"]
 
 
 class Rejected(Exception):
-    """The text is for the log and the trail; it never holds the token."""
+    """Invalid token; the text is for logs and never contains the token."""
 
 
 def verified(

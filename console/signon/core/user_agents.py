@@ -1,8 +1,8 @@
-"""A browser's own long word for itself, as a person would say it. Knows no Django."""
+"""Readable names of browsers from User-Agent headers."""
 
 from __future__ import annotations
 
-# The first that is found counts: each claims to be those behind it, too.
+# Order matters: each browser's header also names those below it.
 _BROWSERS = (
     ("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("FxiOS", "Firefox"),
     ("Chrome/", "Chrome"), ("CriOS", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl"),
@@ -15,7 +15,7 @@ _SYSTEMS = (
 
 
 def named(agent: str) -> str:
-    """ "Firefox on Linux"; what is not known is said so."""
+    """Return a name such as "Firefox on Linux"."""
     browser = next((name for mark, name in _BROWSERS if mark in agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in agent), "")
     if browser and system:

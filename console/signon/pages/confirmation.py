@@ -1,4 +1,4 @@
-"""The answer to confirm.py's question."""
+"""Handle the form of `signon.confirmation`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.web.server.client_address import client_address, network
 
 
 class Onward(HttpResponseRedirect):
-    """307: the browser sends the very same fields on to where they wanted to go."""
+    """307 redirect: the browser resends the original fields."""
 
     status_code = 307
 
@@ -33,7 +33,7 @@ def again(request: HttpRequest) -> HttpResponse:
     form = confirmation.form_for(user, request.POST)
     if not form.fields or not form.is_valid():
         return confirmation.ask(request, form, to)
-    # The session's owner is asked, so the count is theirs: strangers have none here.
+    # Counted for the session's owner; other users cannot use up the limit.
     who = (f"{user.username} (again)", network(client_address(request)), f"again-{user.pk}")
     if login_limits.attempt(*who):
         flow.refused(request, user, "too many confirmations")
@@ -49,7 +49,7 @@ def again(request: HttpRequest) -> HttpResponse:
 
 
 def _right(user: User, form: ConfirmForm) -> bool:
-    """All that the person has: a second factor that need not be there is none."""
+    """Check password and second factor, as far as the user has them."""
     given = form.cleaned_data
     if "again_password" in form.fields and not user.check_password(given["again_password"]):
         return False
@@ -57,7 +57,7 @@ def _right(user: User, form: ConfirmForm) -> bool:
 
 
 def _ours(request: HttpRequest, to: str) -> bool:
-    """A verb that asks for confirmation: nothing else is sent on with somebody's fields."""
+    """Return whether the path needs confirmation; fields are forwarded nowhere else."""
     hosts = {request.get_host()}
     if not to.startswith("/") or not url_has_allowed_host_and_scheme(to, hosts):
         return False

@@ -1,4 +1,4 @@
-"""The shapes of the login's forms."""
+"""Login forms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChangePasswordForm(Styled, PasswordChangeForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # The page is about more than the password: the cursor must not jump here by itself.
+        # The page has more than the password field, so no autofocus.
         self.fields["old_password"].widget.attrs.pop("autofocus", None)
 
     def clean_new_password1(self) -> str:
@@ -56,8 +56,6 @@ class SetupForm(Styled, forms.Form):
 
 
 class ConfirmForm(Styled, forms.Form):
-    """Which of the two is asked for depends on what the person has."""
-
     again_password = forms.CharField(
         label="Your password",
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),

@@ -1,4 +1,4 @@
-"""The login page, the second factor and the way out. Every form works without JavaScript."""
+"""Login, second factor and logout pages; all forms work without JavaScript."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LoginView(auth_views.LoginView):
         return super().form_invalid(form)
 
     def _without_password(self, form: Any, user: User) -> HttpResponse:
-        """The same words as for a wrong password: it is not said that this one was right."""
+        """Respond as for a wrong password, so that a correct one is not revealed."""
         flow.refused(self.request, user, "passwords are switched off")
         form.add_error(None, form.get_invalid_login_error())
         return super().form_invalid(form)
@@ -70,14 +70,14 @@ class LoginView(auth_views.LoginView):
 @never_cache
 @require_http_methods(["GET", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
-    """The second factor of somebody whose first was right."""
+    """Ask for the second factor after a correct first one."""
     found = flow.pending(request)
     if found is None:
         return redirect("signon:login")
     waiting, user = found
     form = CodeForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        # Whoever is here knows the password: this count is by name alone.
+        # The visitor has the password: count by name only.
         wait = login_limits.attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
         if wait:
             count("login_throttled")
@@ -99,8 +99,7 @@ def code(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
-    """Whoever came by a provider is told how to leave there, too; a redirect to another host would
-    be against our own policy for forms."""
+    """Log out; the provider's logout is a link, since the CSP forbids redirecting a form to it."""
     kept = flow.of(request)
     flow.leave(request)
     if not kept.get("end_session"):
@@ -125,13 +124,13 @@ def may_use_password(username: str) -> bool:
 
 
 def login_page(request: HttpRequest, text: str, status: int, next_: str = "") -> HttpResponse:
-    """The login once more, with what went wrong."""
+    """Render the login page with an error."""
     context = {"form": LoginForm(request), "refused": text, "next": next_, **ways_in()}
     return render(request, "console/login.html", context, status=status)
 
 
 def too_many(request: HttpRequest, wait: int, next_: str = "") -> HttpResponse:
-    """Not a word about whether what was sent would have been right."""
+    """Reject without revealing whether the credentials were correct."""
     text = f"Too many failed logins. Wait {duration(wait)}, then try again."
     response = login_page(request, text, 429, next_)
     response["Retry-After"] = str(wait)

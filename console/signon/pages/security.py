@@ -1,4 +1,4 @@
-"""A person's own security: password, second factor, accounts at providers, sessions."""
+"""The user's own security page: password, second factor, provider accounts, sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETUP = "signon_setup"
 @never_cache
 @require_http_methods(["GET", "POST"])
 def security(request: HttpRequest) -> HttpResponse:
-    """POST changes the password."""
+    """Show the page; POST changes the password."""
     user = cast(User, request.user)
     form = ChangePasswordForm(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and user.has_usable_password() and form.is_valid():
@@ -45,7 +45,7 @@ def security(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def factor(request: HttpRequest) -> HttpResponse:
-    """Setting up: the secret waits in the session, sealed, until a code proves that it is kept."""
+    """Set up TOTP: the secret is kept encrypted in the session until a code confirms it."""
     user = cast(User, request.user)
     if totp.on(user):
         return redirect("signon:security")
@@ -106,7 +106,6 @@ def session_end(request: HttpRequest, key: str) -> HttpResponse:
 
 @require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
-    """All but this one."""
     user = cast(User, request.user)
     ended = flow.end_sessions(user, but=_own(request))
     record(user, "user.session.end", flow.target(user), {"others": ended})
@@ -135,7 +134,7 @@ def _page(request: HttpRequest, form: ChangePasswordForm, status: int = 200) -> 
 
 
 def _codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
-    """Shown by the answer itself, not after a redirect: they are stored nowhere in the clear."""
+    """Render the codes instead of redirecting: they are not stored in clear text."""
     return render(request, "console/signon/recovery_codes.html", {"codes": codes})
 
 
@@ -144,7 +143,7 @@ def _waiting(request: HttpRequest, user: User) -> str:
     kept = request.session.get(_SETUP, "")
     try:
         return encryption.unseal(kept, purpose)
-    except encryption.Unreadable:  # none yet, or of another key
+    except encryption.Unreadable:  # missing, or encrypted with another key
         secret = totp.new_secret()
         request.session[_SETUP] = encryption.seal(secret, purpose)
         return secret

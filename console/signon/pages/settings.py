@@ -1,6 +1,6 @@
-"""How people get in here, for an admin's eyes: providers, what groups give, and who is locked out.
+"""Access settings for admins: providers, group mappings and locked logins.
 
-Shows settings, changes none: they come from the environment. No secret is on the page.
+Read-only: the settings come from the environment. Secrets are not shown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from console.accounts.gate import role_required
 from console.accounts.models import Role, Team, User
-from console.accounts.permissions import role_required
 from console.audit.record import record
 from console.signon import flow, oidc, totp
 from console.signon.core.configuration import ROLES, Provider
@@ -50,7 +50,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 @role_required("admin")
 @require_POST
 def test(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Asks the provider for its metadata, as a login would."""
+    """Fetch the provider's metadata as a login would."""
     provider = oidc.find(provider_id)
     if provider is None:
         raise Http404
@@ -85,7 +85,7 @@ def _shown(
 
 
 def _break_glass() -> list[tuple[str, str]]:
-    """Each name with what is wrong with it: found out now, not when the provider is away."""
+    """Return each break-glass user with its problem, found before the provider fails."""
     found = []
     for name in settings.SIGNON.break_glass:
         user = User.objects.filter(username__iexact=name).first()
@@ -109,7 +109,7 @@ def _admins_without_factor() -> list[str]:
 @role_required("admin")
 @require_POST
 def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
-    """The person's sessions end with it: whoever took the telephone may have one."""
+    """Remove the second factor and end the sessions, since the device may be stolen."""
     person = get_object_or_404(User, pk=pk)
     if totp.turn_off(cast(User, request.user), person):
         flow.end_sessions(person)

@@ -1,4 +1,4 @@
-"""Signing on at a provider: away, and back. What is decided about whom is in people.py."""
+"""Single sign-on redirects and callback; provider_users.py decides on the account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.signon.pages.login import login_page
 
 log = logging.getLogger(__name__)
 LOGIN, LINK, CONFIRM = "login", "link", "confirm"
-# A provider that was told to ask again has done so within this time.
+# Maximum age of the provider's re-authentication.
 _ASKED_AGAIN_S = 300
 
 
@@ -38,7 +38,6 @@ def start(request: HttpRequest, provider_id: str) -> HttpResponse:
 @never_cache
 @require_POST
 def link(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """The person who is logged in says that an account over there is theirs."""
     state = {"process": LINK, "user": request.user.pk, "next": ""}
     return _away(request, _provider(provider_id), state)
 
@@ -46,7 +45,7 @@ def link(request: HttpRequest, provider_id: str) -> HttpResponse:
 @never_cache
 @require_POST
 def confirm_with(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """For who has neither password nor code here: the provider asks again who is there."""
+    """Confirm at the provider, for users with neither password nor code."""
     state = {"process": CONFIRM, "user": request.user.pk, "next": ""}
     return _away(request, _provider(provider_id), state, prompt="login", max_age="0")
 
@@ -95,7 +94,7 @@ def _logged_in(request: HttpRequest, person: oidc.Person) -> HttpResponse:
     provider = person.provider
     user = provider_users.arrived(person)
     trusted = provider.second_factor == "provider"
-    # Whose the browser was before does not matter: a login is a new session.
+    # A login starts a new session, whoever used the browser before.
     done = flow.begin(
         request,
         user,
@@ -148,13 +147,13 @@ def _same_user(request: HttpRequest, person: oidc.Person) -> User:
 def _away(
     request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str
 ) -> HttpResponse:
-    """A page that leads on: our policy lets no form end at another host, by a redirect neither."""
+    """Render a link to the provider: the CSP forbids redirecting a form to another host."""
     try:
         url = oidc.departure(request, provider, state, **more)
     except oidc.Departure as error:
         return _is_away(request, provider, error)
     except oidc.Rejected as error:
-        log.error("signon: %s: %s", provider.id, error)
+        log.error("Provider %s is misconfigured: %s", provider.id, error)
         count("signon_misconfigured", provider=provider.id)
         text = f"{provider.name} is not set up as this console expects. Tell an admin: {error}."
         return login_page(request, text, 502, state["next"])
@@ -162,7 +161,7 @@ def _away(
 
 
 def _is_away(request: HttpRequest, provider: Provider, error: oidc.Departure) -> HttpResponse:
-    log.warning("signon: %s does not answer: %s", provider.id, error)
+    log.warning("Provider %s is unreachable: %s", provider.id, error)
     count("signon_provider_away", provider=provider.id)
     text = f"{provider.name} does not answer ({error}). Try again in a minute, or tell an admin."
     return login_page(request, text, 502)

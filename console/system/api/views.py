@@ -1,5 +1,4 @@
-"""/api/v1/system/processes/ and .../rounds/: every managed program as seen now, and what the
-console does by itself. Read only."""
+"""/api/v1/system/processes/ and .../rounds/: managed programs and periodic jobs. Read only."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class SystemSerializer(serializers.Serializer[Any]):
 class Processes(APIView):
     @extend_schema(tags=["system"], summary="List managed processes", responses=SystemSerializer)
     def get(self, _request: Request) -> Response:
-        """While supervisord is away: what was last seen, with the reason and the remedy."""
+        """While supervisord is unreachable: the last known state, with reason and remedy."""
         found = selectors.system()
         shown = {field: getattr(found, field) for field in found.__dataclass_fields__}
         return Response(SystemSerializer({**shown, "disk": selectors.look()}).data)
@@ -80,5 +79,7 @@ class Rounds(APIView):
         tags=["system"], summary="List what the console does by itself", responses=RoundsSerializer
     )
     def get(self, _request: Request) -> Response:
-        """Looking for alerts, loading their rules, adding up costs: when last, and if late why."""
+        """Periodic jobs such as alert evaluation, rule loading and cost accounting: last run, and
+        the cause if late.
+        """
         return Response(RoundsSerializer({"rounds": rounds.rounds()}).data)

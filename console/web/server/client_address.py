@@ -1,7 +1,7 @@
-"""Whose request this is, as an address: for limits, sessions and the trail.
+"""Client addresses for limits, sessions and the audit log.
 
-As the server saw it. The server itself (uvicorn) reads `X-Forwarded-For`, and only as far as
-proxies named in FORWARDED_ALLOW_IPS wrote it; the header here would let callers choose.
+The address is uvicorn's, which reads `X-Forwarded-For` only from proxies in FORWARDED_ALLOW_IPS;
+reading the header here would allow spoofing.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import ipaddress
 
 from django.http import HttpRequest
 
-# One customer of a provider has at least this much of IPv6; addresses inside it cost them nothing.
+# IPv6 customers get at least this prefix and can use any address inside it.
 _IPV6_PREFIX = 64
 
 
 def client_address(request: HttpRequest) -> str:
-    """ "" when the server knows none."""
+    """Return the address, "" if unknown."""
     return str(request.META.get("REMOTE_ADDR", ""))[:45]
 
 
 def network(address: str) -> str:
-    """What a limit counts for: an IPv4 address, or an IPv6 customer."""
+    """Return the unit of rate limits: an IPv4 address or an IPv6 prefix."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

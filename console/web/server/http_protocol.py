@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with limits on request heads and connections.
+"""uvicorn HTTP protocol with limits on request heads and connections.
 
-uvicorn waits for ever for the rest of a head, and its httptools parser takes a head of any size.
-Selected by `--http console.web.server.http_protocol:LimitedProtocol`. A connection with a request under
-way has no deadline here: streams are not cut.
+By default uvicorn waits for a head without a deadline, and its httptools parser accepts heads of
+any size. Selected by `--http console.web.server.http_protocol:LimitedProtocol`. Connections with a
+request in progress have no deadline here, so streams are not cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from console.core.counters import count
 
 HEAD_S = 10.0
 MOST_HEAD = 64 * 1024
-# 256 streams (console/web/server/sse.py) and as many for pages; below the usual limit of 1024 open files.
+# 256 streams (console/web/server/sse.py) and as many for pages; below the default limit of 1024
+# open files.
 MOST_CONNECTIONS = 512
 _TEXTS = {
     408: ("Request Timeout", f"The head of the request was not complete in {HEAD_S:g} seconds."),
@@ -26,7 +27,7 @@ _TEXTS = {
 
 
 class HeadLimits(asyncio.Protocol):
-    """What is added to either of uvicorn's protocols, which have these attributes."""
+    """Mixin for either of uvicorn's protocols, which have these attributes."""
 
     transport: Any
     loop: asyncio.AbstractEventLoop
@@ -74,7 +75,7 @@ class HeadLimits(asyncio.Protocol):
             return
         if self._head_bytes:
             self._refuse(408)
-        else:  # opened in advance by a browser: there is nothing to answer
+        else:  # browser preconnect: no response needed
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
@@ -92,4 +93,4 @@ class HeadLimits(asyncio.Protocol):
 
 
 class LimitedProtocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """The protocol that uvicorn chooses by itself (httptools where installed, else h11)."""
+    """Limits on uvicorn's automatic protocol (httptools if installed, else h11)."""

@@ -1,9 +1,8 @@
-"""Limits on request bodies, decided before Django reads them: who sends, how much, how fast.
+"""ASGI middleware that limits request bodies by sender, size and rate before Django reads them.
 
-Django reads a whole body, in memory and on disk, before it asks who sends it. This ASGI middleware
-surrounds the application: without a login only a form's worth is read; with one, bounded bytes per
-request, per person and in all; and a body that stalls is given up. What comes after the body
-(streams wait for their reader to leave) has no deadline. Limits on heads are in http_protocol.py.
+Django buffers a whole body before authentication. Anonymous requests are limited to a form's size;
+authenticated ones to bytes per request, per user and in total. Stalled bodies are aborted. Nothing
+after the body has a deadline (streams stay open). http_protocol.py limits the heads.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 Identify = Callable[[Any], str]
-"""Who sends a request, by its ASGI scope; "" for nobody."""
+"""Return the sender of a request by its ASGI scope; "" if anonymous."""
 
 _GONE: Final[Message] = {"type": "http.disconnect"}
 _LINGER_S = 2.0
@@ -32,16 +31,14 @@ _LINGER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Bytes and seconds."""
-
-    # A login form has less than 1 KiB.
+    # A login form is below 1 KiB.
     anonymous: int = 32 * 1024
     # Twice the largest JSON or form (4 MiB, console/api/content.py).
     request: int = 8 * 1024 * 1024
-    # At once, beyond `anonymous`: of one person, and of all.
+    # Concurrent bytes beyond `anonymous`: per user and in total.
     person: int = 16 * 1024 * 1024
     total: int = 64 * 1024 * 1024
-    # Each `step` further bytes must come within `stall_s`.
+    # Every `step` bytes must arrive within `stall_s`.
     step: int = 64 * 1024
     stall_s: float = 20.0
 
@@ -63,7 +60,7 @@ def limited(
     async def around(scope: Any, receive: Receive, send: Send) -> None:
         await gate.serve(scope, receive, send)
 
-    return around  # a function: uvicorn takes a bound method for an ASGI 2 application
+    return around  # a function: uvicorn treats a bound method as ASGI 2
 
 
 class _Gate:
@@ -71,7 +68,7 @@ class _Gate:
         self.application = application
         self.identify = identify
         self.limits = limits
-        self.held: Counter[str] = Counter()  # bytes by person; only the event loop changes it
+        self.held: Counter[str] = Counter()  # bytes by user; changed by the event loop only
 
     async def serve(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +79,7 @@ class _Gate:
         try:
             if refusal is None:
                 await self.application(scope, body.receive, send)
-                # To Django the client has gone, so it sends no answer.
+                # Django sees a disconnect and sends no response.
                 refusal = body.refusal
         finally:
             body.release()
@@ -91,8 +88,6 @@ class _Gate:
 
 
 class _Body:
-    """The body of one request while it comes in."""
-
     def __init__(self, gate: _Gate, scope: Any, receive: Receive) -> None:
         self._gate, self._limits = gate, gate.limits
         self._scope, self._receive = scope, receive
@@ -126,7 +121,7 @@ class _Body:
     def release(self) -> None:
         held = self._gate.held
         held[self._sender or ""] -= self._counted
-        held += Counter()  # drops who holds nothing
+        held += Counter()  # drops zero entries
         self._counted = 0
 
     def _give_up(self, refusal: Refusal) -> Message:
@@ -192,8 +187,10 @@ def _unidentified(error: Exception) -> Refusal:
 
 
 async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) -> None:
-    """Answer, then take in what is still on its way for a moment: a connection that is closed on
-    unread bytes is reset, and its client would not see the answer."""
+    """Respond, then briefly drain the body.
+
+    Closing a connection with unread bytes resets it, and the client would not see the response.
+    """
     count("bodies_refused", reason=refusal.code)
     facts: dict[str, Any] = {
         "code": refusal.code,

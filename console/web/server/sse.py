@@ -1,15 +1,13 @@
-"""Server-sent events, for pages and for the API: `text/event-stream` as browsers read it.
+"""Server-sent events (`text/event-stream`) for pages and the API.
 
     return sse.stream(request, sse.changes(look, since=sse.last_event_id(request)))
 
-Promises of every stream: a comment every few seconds, so that nobody in between takes it for dead;
-an end when its reader is gone, has logged out or has another role, and after its life at the latest
-(a reader connects again, and says by `Last-Event-ID` what it has seen); no more streams at once
-than this process has places for, of one reader no more than a share. A source that fails ends its
-stream with a logged reason, and the reader is told by an event `error` without its text. Must not
-know what is watched.
+A stream sends a comment every few seconds to keep proxies from closing it. It ends when the client
+disconnects, logs out or changes role, and after its maximum life; clients reconnect with
+`Last-Event-ID`. Streams are limited per process and per user. A failing source is logged and ends
+the stream with an event `error` without details.
 
-Needs ASGI: under WSGI a stream would be collected whole before a byte of it is sent.
+Requires ASGI: WSGI would buffer the whole stream.
 """
 
 from __future__ import annotations
@@ -39,25 +37,25 @@ from console.core.errors import Problem, Refused
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/event-stream"
-# Seconds. Proxies close what is silent for 30 to 60. Who reads is looked at with every heartbeat;
-# what they may see of a team, when they connect again: hence a life of minutes, not hours.
+# Seconds. Proxies close silent connections after 30 to 60. The session is checked with every
+# heartbeat, team rights on reconnect: hence a life of minutes, not hours.
 HEARTBEAT_S = 15.0
 LIFE_S = 300.0
 EVERY_S = 1.0
 RETRY_MS = 2000
-# Streams at once in this process, and of one reader (a person, whatever tabs and tokens).
+# Concurrent streams in this process, and per user (all tabs and tokens).
 PLACES = 256
 PLACES_EACH = 24
 _LONGEST_ID = 200
-# Threads that look for all streams (one that waits for a router holds up no other), and the share
-# of a processor that each may take: together a quarter, since the interpreter runs one at a time.
+# Polling threads of all streams (one blocked on a router must not delay others), and the CPU share
+# of each: a quarter in total, since the interpreter runs one thread at a time.
 LOOKERS = 4
 SHARE_EACH = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """`data` is sent as JSON, a text as it is. `id` is what comes back as Last-Event-ID."""
+    """Event; `data` is sent as JSON, a str verbatim. `id` is returned as Last-Event-ID."""
 
     data: Any = ""
     event: str = "message"
@@ -68,7 +66,7 @@ class ServerSentEvent:
         lines = [f"id: {_one_line(self.id)}"] if self.id else []
         if self.event != "message":
             lines.append(f"event: {_one_line(self.event)}")
-        # Only these three end a line of the stream; str.splitlines knows more than the readers do.
+        # Only these three end a line in SSE; str.splitlines splits on more.
         plain = text.replace("\r\n", "\n").replace("\r", "\n")
         lines += [f"data: {line}" for line in plain.split("\n")]
         return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
@@ -79,8 +77,7 @@ T = TypeVar("T")
 
 
 class _Places:
-    """Who streams now. Counted per process: each worker of the web server has its own. An answer
-    that was dropped before anybody could close it holds no place either."""
+    """Active streams of this process; responses dropped before close() do not count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -111,8 +108,11 @@ places = _Places()
 
 
 class _Stream:
-    """The bytes of one stream. Its place is given back when the answer is closed, be it that it
-    was never begun: an async generator that has not started runs no `finally`."""
+    """Byte stream of one response.
+
+    Its place is released on close, even if iteration never began: an async generator that has not
+    started runs no `finally`.
+    """
 
     def __init__(self, request: HttpRequest, source: Source, life_s: float) -> None:
         self.reader = _reader(request)
@@ -123,17 +123,19 @@ class _Stream:
         return self._bytes
 
     def close(self) -> None:
-        """By Django, when the answer has been sent, or could not be."""
+        """Release the place; called by Django after sending or on failure."""
         places.give_back(self)
 
 
 def stream(request: Any, source: Source, *, life_s: float | None = None) -> StreamingHttpResponse:
-    """The answer that sends what `source` yields; `request` is Django's or DRF's. Raises Refused
-    (429) when there is no place."""
+    """Return a streaming response of `source`; raise Refused (429) at the stream limit.
+
+    `request` is Django's or DRF's.
+    """
     body = _Stream(request, source, LIFE_S if life_s is None else life_s)
     answer = StreamingHttpResponse(body, content_type=CONTENT_TYPE)
     answer.headers["Cache-Control"] = "no-store"
-    answer.headers["X-Accel-Buffering"] = "no"  # nginx would hold back what looks small
+    answer.headers["X-Accel-Buffering"] = "no"  # disables nginx buffering
     count("streams", outcome="opened")
     return answer
 
@@ -144,9 +146,11 @@ async def changes(
     since: str = "",
     every_s: float = EVERY_S,
 ) -> Source:
-    """What `look` sees, each time its `id` is another one than before (`since`: than the reader
-    says it has). None means it is gone: an event `gone`, and the end. `look` is plain code that
-    may ask the database; it runs in a thread."""
+    """Poll `look` and yield its event when its `id` changes (initially from `since`).
+
+    None from `look` ends the source with an event `gone`. `look` is synchronous, may query the
+    database and runs in a thread.
+    """
     known = since
     while True:
         seen = await looks.ask(look)
@@ -160,9 +164,11 @@ async def changes(
 
 
 class _Looks:
-    """Threads of their own for what streams look at, and a bounded share of the processor: pages
-    stay fast however many watch, and with many each looks less often. Whoever watches the same
-    with the same rights joins a look that is waiting or under way."""
+    """Polling threads with a bounded CPU share.
+
+    Pages stay fast with many watchers; streams poll less often under load. Streams with the same
+    target and rights share one poll.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(LOOKERS, thread_name_prefix="watch")
@@ -179,10 +185,10 @@ class _Looks:
             if key is not None:
                 self._under_way[mine] = future
                 future.add_done_callback(lambda _: self._under_way.pop(mine, None))
-        return await asyncio.shield(future)  # a reader who leaves ends nobody else's look
+        return await asyncio.shield(future)  # a disconnect must not cancel a shared poll
 
     def _paced(self, look: Callable[[], T]) -> T:
-        """Rest first, for what the last look of this thread has cost."""
+        """Sleep in proportion to this thread's last poll, then poll."""
         time.sleep(max(0.0, getattr(self._rest, "until", 0.0) - time.monotonic()))
         began = time.thread_time()
         try:
@@ -193,7 +199,7 @@ class _Looks:
 
 
 def last_event_id(request: HttpRequest) -> str:
-    """What the reader saw last; "" on its first connection. Browsers send it by themselves."""
+    """Return the last received id, sent by browsers on reconnect; "" on the first connection."""
     return request.headers.get("Last-Event-ID", "")[:_LONGEST_ID]
 
 
@@ -201,12 +207,10 @@ looks = _Looks()
 
 
 def asked(question: Callable[[], T]) -> T:
-    """What a source asks the database, in a thread."""
     try:
         return question()
     finally:
-        # Between two looks nothing is asked, and a hundred readers must not hold as many
-        # connections of the database.
+        # Release the connection between polls: a hundred streams must not hold as many.
         close_old_connections()
 
 
@@ -232,8 +236,8 @@ async def _bytes(
                     yield event.encode()
         except StopAsyncIteration:
             return
-        except Exception:  # whatever the source does, the reader gets an end it can understand
-            log.exception("a stream's source failed")
+        except Exception:  # any failure of the source ends the stream with an `error` event
+            log.exception("Stream source failed; closing the stream")
             count("streams", outcome="failed")
             yield ServerSentEvent(
                 {"detail": "The console could not go on with this stream."}, "error"
@@ -243,7 +247,7 @@ async def _bytes(
 
 
 async def _generator(source: Source) -> AsyncGenerator[ServerSentEvent]:
-    """Any iterator as a generator, which can be closed."""
+    """Wrap an iterator as a generator, which can be closed."""
     try:
         async for event in source:
             yield event
@@ -254,7 +258,7 @@ async def _generator(source: Source) -> AsyncGenerator[ServerSentEvent]:
 
 
 async def _stopped(step: asyncio.Future[ServerSentEvent] | None) -> None:
-    """A generator that is still running cannot be closed: its step ends first."""
+    """Cancel the pending step: a running generator cannot be closed."""
     if step is not None:
         step.cancel()
         await asyncio.gather(step, return_exceptions=True)
@@ -266,9 +270,9 @@ def _reader(request: Any) -> str:
 
 
 def _still_there(request: Any) -> bool:
-    """Nobody who was logged out, whose token ended or whose role changed goes on reading."""
+    """Return whether the session or token is valid and the role unchanged."""
     user = getattr(request, "user", None)
-    if user is None or user.pk is None:  # an open page; its view has decided that
+    if user is None or user.pk is None:  # public page: checked by its view
         return True
     now = type(user)._default_manager.filter(pk=user.pk, is_active=True).first()
     if now is None or now.role != user.role:

@@ -1,7 +1,6 @@
-"""The cards of the Settings page: what this installation is set to, and where that is changed.
+"""Cards of the Settings page, registered by each app.
 
-Every room registers its own; nobody edits a list of all. Knows no app. Promises that a room which
-cannot say its facts says so on its card, and that no card holds a secret.
+A card with failing facts shows the failure. Cards contain no secrets.
 """
 
 from __future__ import annotations
@@ -29,8 +28,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """`facts(viewer)` makes few queries; `url_name` and `action` say where it is changed; `role`
-    is the least that sees it, everywhere."""
+    """Settings card; `facts(viewer)` makes few queries.
+
+    `url_name` and `action` link to where it is changed; `role` is the required console-wide role.
+    """
 
     key: str
     title: str
@@ -54,7 +55,6 @@ _cards: dict[str, Card] = {}
 
 
 def register(card: Card) -> None:
-    """Called from AppConfig.ready; a second call for the same key replaces the first."""
     _cards[card.key] = card
 
 
@@ -70,12 +70,12 @@ def _sees(viewer: Any, card: Card) -> bool:
 def _one(viewer: Any, card: Card) -> ShownCard:
     try:
         url = reverse(card.url_name) if card.url_name else ""
-    except NoReverseMatch:  # its page is not there in this build
+    except NoReverseMatch:  # page not installed
         url = ""
     try:
         return ShownCard(card, card.facts(viewer), url)
     except Exception:
-        log.exception("the card %s of the settings could not be filled", card.key)
+        log.exception("Settings card %s failed", card.key)
         return ShownCard(card, (), url, failed=True)
 
 

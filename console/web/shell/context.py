@@ -1,4 +1,4 @@
-"""What the page shell needs on every page."""
+"""Template context of the page shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """`level` is Tabler's word: info, warning, danger. `key` "simulated" is known to the shell."""
+    """Banner; `level` is a Tabler level (info, warning, danger)."""
 
     key: str
     level: str
@@ -31,8 +31,7 @@ _providers: list[Provider] = []
 
 
 def register(provider: Provider) -> None:
-    """`provider` makes at most one cheap query, of what the viewer may know of; None means nothing
-    to say."""
+    """Register a provider; it makes at most one cheap query and returns None for no banner."""
     if provider not in _providers:
         _providers.append(provider)
 
@@ -43,7 +42,7 @@ def banners(viewer: Somebody) -> list[Banner]:
         try:
             banner = provider(viewer)
         except Exception:
-            log.exception("a banner's provider failed")
+            log.exception("Banner provider failed; the banner is omitted")
             continue
         if banner is not None:
             found.append(banner)
@@ -51,8 +50,11 @@ def banners(viewer: Somebody) -> list[Banner]:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Menu, banners, and what the viewer may do: `may_operate` and `may_admin` for the endpoint of
-    this page where it is about one, else everywhere; `may_create` for some team at least."""
+    """Return menu, banners and rights.
+
+    `may_operate` and `may_admin` apply to the page's endpoint if it has one, else console-wide;
+    `may_create` applies to any team.
+    """
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
     shown = banners(user) if known else []
@@ -74,7 +76,7 @@ def _may(request: HttpRequest, role: str) -> bool:
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for item in navigation.items():
-        # What an operator uses is there for who operates something.
+        # Operator entries are shown to operators of any team.
         may = allows if item.role == "admin" else allows_somewhere
         if not may(request.user, item.role):
             continue
@@ -82,7 +84,7 @@ def _menu(request: HttpRequest) -> list[dict[str, Any]]:
         if url:
             found.append({"item": item, "url": url, "active": False})
     here = [entry for entry in found if _is_at(request.path, str(entry["url"]))]
-    if here:  # the longest, so that a page below another's address is its own
+    if here:  # longest match, for nested paths
         max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
     return found
 

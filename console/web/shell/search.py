@@ -1,7 +1,6 @@
-"""The quick search: things and pages by a few letters of their names.
+"""Quick search over names of objects and pages, with finders registered by each app.
 
-Every room registers what it can find; nobody edits a list of all. Knows no app. Promises few hits,
-only those the viewer may see, and that a room which fails leaves the others' hits standing.
+Hits are limited in number and to what the viewer may see. A failing finder is skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LONGEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """`kind` as in "endpoint"; `icon` is a symbol of the sprite."""
+    """Search result; `kind` is e.g. "endpoint", `icon` a symbol of the sprite."""
 
     kind: str
     label: str
@@ -36,13 +35,13 @@ _finders: list[Find] = []
 
 
 def register(find: Find) -> None:
-    """`find(viewer, text)` answers at most `EACH` hits, in one or two queries."""
+    """Register `find(viewer, text)`, which returns at most `EACH` hits in one or two queries."""
     if find not in _finders:
         _finders.append(find)
 
 
 def found(viewer: Any, text: str) -> list[Hit]:
-    """Names that begin with the text first, then those that hold it."""
+    """Return the hits: prefix matches first, then substring matches."""
     wanted = cleaned(text)
     if not wanted:
         return []
@@ -51,13 +50,12 @@ def found(viewer: Any, text: str) -> list[Hit]:
         try:
             hits += find(viewer, wanted)[:EACH]
         except Exception:
-            log.exception("a room's search failed")
+            log.exception("Search finder failed; its hits are omitted")
     ranked = sorted(hits, key=lambda hit: not hit.label.casefold().startswith(wanted.casefold()))
     return ranked[:MOST]
 
 
 def cleaned(text: str) -> str:
-    """Without what a database refuses."""
     return text.replace("\0", "").strip()[:LONGEST]
 
 

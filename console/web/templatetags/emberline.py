@@ -1,4 +1,4 @@
-"""Filters and tags of every template: phase badges, times, sizes, icons. No query, no rule."""
+"""Template filters and tags: badges, times, sizes, icons; no queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.web.shell import navigation as web_tabs
 
 register = template.Library()
 
-# phase -> (Tabler colour, icon): never the colour alone, the badge also has its word.
+# phase -> (Tabler colour, icon); badges also show the phase as text.
 _PHASES = {
     "Pending": ("secondary", "clock"),
     "Provisioning": ("blue", "loader"),
@@ -31,7 +31,7 @@ _SPRITE = "vendor/tabler/icons.svg"
 
 @register.simple_tag
 def icon(name: str, label: str = "", extra: str = "") -> SafeString:
-    """An icon of the sprite; hidden from screen readers unless it has a label of its own."""
+    """Render an icon of the sprite; hidden from screen readers unless labelled."""
     source = f"{static(_SPRITE)}#icon-{name}"
     if label:
         spoken = format_html('role="img" aria-label="{}"', label)
@@ -42,7 +42,7 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
 
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)
 def tabs(context: template.Context, kind: str, name: str) -> dict[str, Any]:
-    """The tabs of the pages of one thing, such as `{% tabs "endpoint" endpoint.name %}`."""
+    """Render an object's tabs: `{% tabs "endpoint" endpoint.name %}`."""
     return {"tabs": web_tabs.of(kind, name, context["request"].path), "name": name}
 
 
@@ -61,7 +61,7 @@ def phase_badge(phase: str, reason: str = "") -> SafeString:
 
 @register.filter
 def ago(moment: datetime | None) -> SafeString | str:
-    """ "3 minutes ago", with the exact time for who points at it."""
+    """ "3 minutes ago", with the exact time as tooltip."""
     if moment is None:
         return "never"
     seconds = (timezone.now() - moment).total_seconds()
@@ -97,7 +97,7 @@ def signed_percent(share: float | None) -> str:
 
 @register.filter
 def quantity(number: float | None) -> str:
-    """1234567 -> "1.23 M"; what is below ten thousand stands as it is."""
+    """1234567 -> "1.23 M"; below ten thousand unchanged."""
     if number is None:
         return "–"
     for size, word in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -110,7 +110,7 @@ def quantity(number: float | None) -> str:
 
 @register.filter
 def usd(amount: float | None) -> str:
-    """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $"; what is not known is a dash."""
+    """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $", unknown -> dash."""
     if amount is None:
         return "–"
     if amount == 0 or abs(amount) >= 0.995:
@@ -141,7 +141,7 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def precise(seconds: float | None) -> str:
-    """A measured time to three digits: 0.3034 -> "303 ms", 1.2345 -> "1.23 s"."""
+    """Three significant digits: 0.3034 -> "303 ms", 1.2345 -> "1.23 s"."""
     if seconds is None:
         return "–"
     if abs(seconds) >= 0.9995:
@@ -151,7 +151,7 @@ def precise(seconds: float | None) -> str:
 
 @register.simple_tag
 def elapsed(started: Any, finished: Any = None) -> str:
-    """The time between two moments (datetimes or ISO texts); until now when not finished."""
+    """Return the time between two datetimes or ISO strings; until now if unfinished."""
     begin = _moment(started)
     if begin is None:
         return ""

@@ -10,7 +10,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import require, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import require
 from console.core.errors import Refused
 from console.web import responses
 from dashboards.alerts.cluster_objects import actions, selectors

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts import selectors as accounts
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.web import responses
 from dashboards import actions
 from dashboards.boards.results.csv_export import spreadsheet

@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from cachetier import selectors as cachetier
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.catalogue import selectors as catalogue
 from console.core.errors import Refused
 from dashboards.boards.results.csv_export import spreadsheet

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.web import responses
 from endpoints import abandonment, selectors
 from endpoints.choices import STEP_LABELS, ProgressStep

@@ -11,7 +11,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts.permissions import allows, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import allows
 from console.web import responses
 from endpoints import selectors, teams
 from endpoints.choices import Severity

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from endpoints import abandonment, actions, selectors
 from endpoints.models import Endpoint
 from endpoints.pages.detail.context import detail_context, live_context

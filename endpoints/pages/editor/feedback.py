@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from endpoints import teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import consequences, spec_text

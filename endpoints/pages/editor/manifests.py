@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.clusters import selectors as clusters
 from console.core.yaml_reader import MAX_CHARACTERS
 from console.web.forms import Styled

@@ -13,7 +13,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from console.accounts.permissions import allows, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import allows
 from console.core.errors import STALE
 from endpoints import actions, teams
 from endpoints.models import Endpoint

@@ -14,7 +14,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import allows_somewhere, require_somewhere, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import allows_somewhere, require_somewhere
 from endpoints.keys import actions, selectors, storage
 from endpoints.models import InferenceKey, KeyGroup
 from endpoints.pages.head import found

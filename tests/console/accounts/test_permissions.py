@@ -10,8 +10,9 @@ from django.db import connection
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from console.accounts.gate import role_required
 from console.accounts.models import ApiToken, User
-from console.accounts.permissions import allows, require, role_required
+from console.accounts.permissions import allows, require
 from console.audit.models import AuditEvent
 from console.people import actions, token_actions
 from tests.support.people import PASSWORD, Cast, client_of

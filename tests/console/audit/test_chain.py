@@ -15,6 +15,7 @@ from console.accounts.models import Team
 from console.audit import chain, integrity
 from console.audit.models import AuditChain, AuditEvent
 from console.audit.record import record
+from console.system import audit_round
 from console.system.rounds import RoundState
 from console.vault import key_rotation
 from tests.support.console import person
@@ -143,7 +144,7 @@ def test_what_is_done_in_sql_is_found(
     assert chain.verify().problem
     text, intact = integrity.verify()
     assert not intact and "changed outside the console" in text
-    found = integrity.as_round()
+    found = audit_round.as_round()
     assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 

@@ -55,7 +55,7 @@ def test_a_killed_program_is_recorded_once(rig: Rig, caplog: pytest.LogCaptureFi
     (line,) = [r for r in caplog.records if r.name == "console.system.program_watch"]
     assert (line.levelname, line.getMessage()) == (
         "WARNING",
-        f"valkey died (terminated by SIGKILL) and is back as pid {after.pid}",
+        f"valkey crashed (terminated by SIGKILL) and was restarted as pid {after.pid}",
     )
 
 

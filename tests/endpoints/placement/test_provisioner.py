@@ -9,7 +9,7 @@ from django.conf import settings as live
 from pytest_django import Settings
 
 from cachetier import actions as tiers
-from console.clusters import actions, related_objects
+from console.clusters import actions, refresh, related_objects
 from console.core.errors import Refused
 from endpoints.models import Endpoint
 
@@ -20,7 +20,7 @@ def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Setti
     tiers.ensure_default_tier()
     assert related_objects.by_cluster() == {}, "this machine is no cluster"
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
-    actions.ensure_in_cluster()
+    refresh.ensure_in_cluster()
     assert related_objects.users("in-cluster") == ["cache tier default", f"endpoint {demo.name}"]
     with pytest.raises(Refused, match="used by cache tier default, endpoint"):
         actions.remove(None, "in-cluster")

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.core.errors import Refused
 from dashboards.alerts.notify import receivers, routes, selectors
 from dashboards.alerts.notify.forms import ReceiverForm, RouteForm

@@ -11,7 +11,8 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import allows, require, role_required
+from console.accounts.gate import role_required
+from console.accounts.permissions import allows, require
 from console.core.errors import Refused
 from dashboards.alerts.notify import alertmanagers, selectors, silences
 from dashboards.alerts.notify.forms import ChangeSilenceForm, SilenceForm

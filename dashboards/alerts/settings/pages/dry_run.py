@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import role_required
+from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
