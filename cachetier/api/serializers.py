@@ -1,4 +1,4 @@
-"""Shapes of the REST answers; what may be written is decided by actions."""
+"""REST serializers of cache tiers; `actions` validates writes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
 
     def get_used_by(self, tier: CacheTier) -> list[str]:
         """Such as "endpoint demo"; a tier in use is not deleted."""
-        found = self.context.get("users")  # asked once for a whole list
+        found = self.context.get("users")  # fetched once for the whole list
         if found is None:
             found = selectors.users_seen(self.context["request"].user)
         users: list[str] = found.get(tier.name, [])

@@ -1,4 +1,4 @@
-"""/api/v1/cache-tiers/: what there is and what it holds; create, change, flush, delete."""
+"""REST views of /api/v1/cache-tiers/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
 
 
 def _in_phase(value: str) -> Q:
-    """Deleting from the moment it is asked for, as it is shown."""
+    """Filter by shown phase: Deleting as soon as deletion is requested."""
     if value == TierPhase.DELETING:
         return Q(deleted_at__isnull=False)
     return Q(deleted_at__isnull=True, status__phase=value)

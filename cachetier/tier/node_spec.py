@@ -1,6 +1,6 @@
-"""A cache tier's node as a workload: pure facts in, WorkloadSpec out.
+"""Workload spec of a cache tier's nodes. Pure.
 
-Promises that the password is named by its file, never contained. Must not know Django.
+The password is referenced by file, never included.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ADMIN_PORT = "admin"
 RESP_NUMBER = 6400
 """In pods, which have an address each."""
 _WORKER = "worker"
-_STARTUP_S = 600  # what a large disk holds is listed anew at each start
-_FILE_SYSTEM = 1.1  # what it keeps for itself of a disk
+_STARTUP_S = 600  # a large disk is scanned at every start
+_FILE_SYSTEM = 1.1  # file system overhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,9 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
 
 
 def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
-    """The same nodes on a cluster: each keeps its name and its disk. Pods share no memory, so
-    values go over the network."""
+    """Return the nodes as pods with stable names and disks. Pods share no memory: values use the
+    network.
+    """
     shm = spec.argv.index("--shm")
     argv = ["python3", *spec.argv[1:shm]]
     argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
@@ -101,7 +102,7 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
         ),
         around=Around(
             reach={
-                # Nodes hand over to each other what is hot when one goes.
+                # Nodes hand over hot values to each other before shutdown.
                 RESP_PORT: (Peer(_WORKER), Peer(spec.role, spec.owner)),
                 ADMIN_PORT: (Peer("console"), Peer("prometheus")),
             },
@@ -111,7 +112,7 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
 
 
 def nodes_url(facts: NodeFacts, namespace: str) -> str:
-    """What a worker on the cluster is told: the name behind which all nodes are."""
+    """Return the URL for workers on the cluster: the DNS name of all nodes."""
     copies = "" if facts.spec.copies == 1 else f"&replicas={facts.spec.copies}"
     host = f"{workload_name(facts.tier)}-pods.{namespace}.svc"
     return f"redis://{host}:{RESP_NUMBER}?nodes=dns{copies}"
@@ -125,10 +126,12 @@ def _disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
 
 
 def _disk(spec: TierSpec) -> tuple[str, ...]:
-    """In the node's own folder: it outlives a restart, and goes with the node."""
+    """Disk flags. The folder is the node's own: kept across restarts, deleted with the node."""
     return ("--disk", f"{{dir}}/{DISK_FOLDER}:{spec.disk_bytes}") if spec.disk_bytes else ()
 
 
 def _installation(facts: NodeFacts) -> str:
-    """Two consoles on one machine may have tiers of one name; shared memory has one name space."""
+    """Return an id of this installation: several consoles on a machine share one /dev/shm name
+    space.
+    """
     return hashlib.sha256(str(facts.password_file).encode()).hexdigest()[:8]
