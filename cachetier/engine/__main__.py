@@ -1,4 +1,4 @@
-"""Starts a cache node, and ends it in good order on SIGTERM or SIGINT."""
+"""Entry point of the cache node; shuts down cleanly on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cachetier.engine.server import NodeServer
 
 log = logging.getLogger("cachetier.engine")
 
-# Long enough for replies under way; clients treat a cut connection as a miss anyway.
+# Enough for replies in progress; clients treat a closed connection as a miss.
 _GRACE_S = 3.0
 
 
 async def serve(config: Config) -> None:
-    """Runs until told to stop; a second signal does not wait for the grace."""
+    """Run until a signal; a second signal skips the grace period."""
     node = Node(config)
     server = NodeServer(node)
     stop = asyncio.Event()
@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: faster, and not needed."""
+    """Return uvloop's factory if installed, which is faster."""
     try:
         import uvloop
     except ImportError:

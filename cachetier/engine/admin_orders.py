@@ -1,7 +1,7 @@
-"""What the admin port can be told to do: drop a namespace, change the size, drain.
+"""Admin commands: flush a namespace, resize, drain.
 
-Promises that nothing happens unless the order is right as a whole, that a refusal names the field
-and the remedy, and that with a password set nobody without it gives orders. Must not know sockets.
+A request is validated as a whole before it has any effect; errors name the field and the fix. If
+the node has a password, commands require it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BEARER: Final = "bearer "
 
 
 class OrderError(Exception):
-    """The answer to an order which is not carried out."""
+    """Error response to a rejected command."""
 
     def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
@@ -36,7 +36,7 @@ class OrderError(Exception):
 
 
 class Orders:
-    """`on_drain` is called once for each drain."""
+    """Admin commands; `on_drain` is called once per drain."""
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
@@ -51,7 +51,7 @@ class Orders:
         return path in self._known
 
     def give(self, path: str, query: Mapping[str, str], bearer: str, host: str) -> Reply:
-        """`bearer` is the Authorization header as it came, `host` who sent it."""
+        """Execute a command. `bearer` is the Authorization header, `host` the client's address."""
         fields, order = self._known[path]
         try:
             self._check_bearer(bearer, host)
@@ -75,7 +75,7 @@ class Orders:
                 raise OrderError(403, "protected", text)
             return
         given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
-        # As for clients: a user who may log in, this password.
+        # As for clients: any permitted user with this password.
         now = time.monotonic()
         verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
         if verdict is LoginVerdict.LOCKED:
@@ -88,9 +88,11 @@ class Orders:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
             raise OrderError(401, "unauthorized", text, "authorization")
 
-    # -- orders --------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------
     def _flush(self, query: Mapping[str, str]) -> Reply:
-        """One namespace, or everything when none is named; "" is what has no block's key."""
+        """Flush the named namespace ("" = keys that are not blocks), or everything if none is
+        named.
+        """
         namespace = query.get("namespace")
         dropped = self._node.store.clear(time.monotonic(), namespace)
         return 200, {"namespace": namespace, "dropped": dropped}
@@ -115,7 +117,7 @@ class Orders:
         return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
 
     def _drain(self, query: Mapping[str, str]) -> Reply:
-        """Let nobody in; with `to` hand what is most worth keeping to those nodes."""
+        """Reject new connections; with `to`, hand the most valuable values over to those nodes."""
         if "rate" in query and "to" not in query:
             raise OrderError(400, "invalid", "rate means nothing without to", "rate")
         if "to" not in query:

@@ -1,10 +1,9 @@
-"""Handing what is most worth keeping to other nodes, before this one goes.
+"""Handover of the most valuable values to other nodes before this one stops.
 
-Promises that a peer gets what its clients will ask it for (keys are placed as clients place them,
-among the nodes that stay), that lives are kept, that nothing a peer has is overwritten, that it is
-never made to give up more than a quarter of itself (a full peer's own values are worth something,
-too), that no more bytes a second go out than allowed, and that everything is counted with its
-reason. Clients go on being served meanwhile. Whatever fails, the worst that comes of it is a miss.
+Keys are placed on the remaining nodes as clients place them. Expiry is kept, existing values are
+not overwritten, a peer evicts at most a quarter of its capacity for them, and the send rate is
+limited. All results are counted by reason. Clients are served meanwhile; any failure costs only
+misses.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes a second
-# What is pinned and on its way to one peer at a time.
+DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes/s
+# Maximum bytes pinned and in flight per peer.
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 _BATCH_KEYS: Final = 64
-# Of a peer's capacity, what may be filled even if it has to evict for it.
+# Share of a peer's capacity that may be filled even if it must evict.
 _PEER_SHARE: Final = 4
 _TOO_MANY_REFUSALS: Final = 64
 
 
 class AlreadyError(Exception):
-    """A node hands over to one set of peers at a time."""
+    """A handover to other peers is in progress."""
 
 
 class HandoverOutcome(StrEnum):
-    """What became of one value."""
+    """Result of handing over one value."""
 
     HANDED = "handed"
-    THERE = "there"  # the peer had it
-    GONE = "gone"  # it left, or went to disk, before its turn
-    REFUSED = "refused"  # by the peer, in words
-    FULL = "full"  # the peer has had its share
-    LOST = "lost"  # the peer went away
+    THERE = "there"  # present on the peer
+    GONE = "gone"  # evicted or moved to disk before its turn
+    REFUSED = "refused"  # error reply from the peer
+    FULL = "full"  # the peer's share is used up
+    LOST = "lost"  # peer connection lost
 
 
 class HandoverState(StrEnum):
@@ -58,7 +57,7 @@ class HandoverState(StrEnum):
 
 
 class _Lane:
-    """One peer, and what it may still be given."""
+    """One peer and its remaining share."""
 
     def __init__(self, peer: Peer, budget: int) -> None:
         self.peer = peer
@@ -70,7 +69,7 @@ class _Lane:
 
 
 class Handover:
-    """One of them; `run` once. The task that runs it may be cancelled at any time."""
+    """One handover; call `run` once. Its task may be cancelled at any time."""
 
     def __init__(
         self, node: Node, places: Sequence[ListenAddress], rate: int = DEFAULT_RATE
@@ -87,7 +86,7 @@ class Handover:
         self._placing = Rendezvous(self._places)
 
     def facts(self) -> dict[str, object]:
-        """As /stats shows it."""
+        """Return the fields for /stats."""
         return {
             "to": list(self._places),
             "state": self.state.value,
@@ -118,7 +117,7 @@ class Handover:
             log.log(level, "handover %s: %s", self.state.value, self.facts())
 
     async def _open(self) -> None:
-        """All of them or none: with one missing, the others would get its keys for nothing."""
+        """Connect to all peers or none: keys of a missing peer would go to the wrong nodes."""
         config = self._node.config
         tls = tls_for_peers(config)
         password = next(iter(self._node.password_file.lines), "")
@@ -172,7 +171,7 @@ class Handover:
         return sum(self.counts.values())
 
     async def _missing(self, lane: _Lane, keys: list[bytes]) -> list[bytes]:
-        """Those the peer has not; asked in a way that counts as no use there."""
+        """Return the keys absent on the peer, queried without counting as a use."""
         asked = [command(b"STRLEN", key) for key in keys]
         lengths = await lane.peer.ask(asked, len(asked))
         missing = [key for key, length in zip(keys, lengths, strict=True) if length == "0"]
@@ -180,7 +179,7 @@ class Handover:
         return missing
 
     def _take(self, key: bytes, holds: dict[bytes, Hold], pieces: list[Piece]) -> None:
-        """Pin the value, and add the command that stores it over there, unless it is there."""
+        """Pin the value and append the command that stores it on the peer if absent."""
         now = time.monotonic()
         left = self._node.store.ttl(key, now)
         value = self._node.store.look(key, now)
@@ -201,7 +200,7 @@ class Handover:
             self.counts[HandoverOutcome.HANDED] += 1
             self.bytes += length
             lane.refusals = 0
-        elif answer == "-1":  # somebody stored it since we asked
+        elif answer == "-1":  # stored by another client since the query
             self.counts[HandoverOutcome.THERE] += 1
         else:
             self.counts[HandoverOutcome.REFUSED] += 1
@@ -215,8 +214,11 @@ class Handover:
 
 
 def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
-    """Start handing over to `to` (HOST:PORT, several with commas between), written as clients
-    write these nodes, since keys are placed by name. Raises ConfigError, or AlreadyError."""
+    """Start a handover to `to`, comma-separated HOST:PORT written as clients write them, since keys
+    are placed by name.
+
+    Raise ConfigError or AlreadyError.
+    """
     places = [parse_place(text.strip()) for text in to.split(",")]
     if node.handover is not None and node.handover.state is HandoverState.RUNNING:
         raise AlreadyError("this node is handing over already: GET /stats says how far it is")
@@ -226,7 +228,7 @@ def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
 
 
 def metric_lines(pool: str, handover: Handover | None) -> list[str]:
-    """`pool` is escaped already. Zeros where nothing was handed over."""
+    """Return metric lines, zeros without a handover. `pool` is already escaped."""
     counts = handover.counts if handover is not None else dict.fromkeys(HandoverOutcome, 0)
     name = "emberline_l2_handover_values_total"
     lines = [

@@ -1,4 +1,4 @@
-"""CLIENT: what connections there are, what they call themselves, and closing them."""
+"""CLIENT command: list, name and close connections."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def no_touch(session: ClientSession, words: list[bytes]) -> None:
 
 
 def kill(session: ClientSession, words: list[bytes]) -> None:
-    """The old form names an address and answers OK, the new one answers how many."""
+    """Close connections: the old form takes an address and replies OK, the new one replies a count."""
     everyone = list(session.node.sessions.values())
     if len(words) == 1:
         found = [one for one in everyone if one.peer.encode() == words[0]]
@@ -91,9 +91,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
-    tests: dict[
-        bytes, Callable[[ClientSession], bool]
-    ] = {}  # of filters named twice the last counts
+    tests: dict[bytes, Callable[[ClientSession], bool]] = {}  # the last of duplicate filters counts
     for name, word in _pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
@@ -127,7 +125,7 @@ def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[Cl
 
 
 def _close(asking: ClientSession, chosen: list[ClientSession]) -> None:
-    """Oneself last: the reply to this command is still to be sent."""
+    """Close the connections, the caller's own last: its reply is still to be sent."""
     for one in chosen:
         one.closing = True
         if one is not asking:

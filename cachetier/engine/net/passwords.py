@@ -1,8 +1,7 @@
-"""The file with a node's password, read again when it changes: a restart would empty the cache.
+"""Password file, reread on change: a restart would empty the cache.
 
-The first line is the password. A second line is one that is still good, so that clients can be
-given the new one before the old one ends. Promises that a file which cannot be read, or is empty,
-leaves the last good passwords in force and is told once.
+The first line is the password, an optional second line one that is still valid during rotation. If
+the file is unreadable or empty, the last passwords stay valid and the problem is logged once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MAX_LINES = 2
 
 
 def read(path: str) -> tuple[str, ...]:
-    """Raises ConfigError; the text holds no password."""
+    """Read the passwords; raise ConfigError, whose text contains no password."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as exc:
@@ -38,7 +37,7 @@ def read(path: str) -> tuple[str, ...]:
 
 
 class PasswordFile:
-    """`lines` were given at the start."""
+    """Watched password file; `lines` are its initial contents."""
 
     def __init__(self, path: str, lines: tuple[str, ...]) -> None:
         self._path = path
@@ -46,7 +45,7 @@ class PasswordFile:
         self.lines = lines
 
     def renew(self) -> bool:
-        """Look at the file, one system call; whether `lines` are new."""
+        """Check the file (one stat call); return whether `lines` changed."""
         seen = signature(Path(self._path)) if self._path else None
         if seen == self._seen:
             return False

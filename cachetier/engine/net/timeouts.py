@@ -1,7 +1,7 @@
-"""When a connection has had its time: not logged in, stuck in the middle of something, or idle.
+"""Connection timeouts: login, stalled transfer, idle.
 
-A client stuck half way pins memory: a value half received has its room, one half sent cannot leave.
-Pure; whoever owns the sockets asks once in a while, so a limit is kept to within that while.
+A stalled client pins the memory of a partial value. Pure; polled periodically, so limits are
+accurate to the polling interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE = "idle_timeout"
 
 
 def overdue(session: ClientSession, guards: Guards, now: float) -> str:
-    """Why to close it, "" for not yet. Notices by itself whether bytes have moved."""
+    """Return the reason to close the session, "" if none. Tracks progress between calls."""
     progress = session.progress()
     if progress != session.seen_progress:
         session.seen_progress = progress
