@@ -190,7 +190,7 @@ def _write_node(
     replica: ReplicaObservation,
     stats: node_stats.NodeStats | None,
 ) -> None:
-    """Write one node row. Call within the claim's transaction, so that a restart is reported once."""
+    """Write one node row, within the claim's transaction, so that a restart is reported once."""
     now = timezone.now()
     started_at = datetime.fromtimestamp(replica.started_at, UTC) if replica.started_at else None
     fields: dict[str, Any] = {

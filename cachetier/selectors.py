@@ -233,7 +233,7 @@ def _sum(nodes: list[CacheNode], name: str) -> float | None:
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:
-    """Find tiers by name. Tiers belong to the platform: every user with search access may see them."""
+    """Find tiers by name; every user with search access may see them."""
     rows = tiers().filter(name__icontains=text)[:EACH]
     return [
         Hit(

@@ -31,7 +31,7 @@ class CircuitBreaker:
         return self._until is not None
 
     def allows(self, now: float) -> bool:
-        """Return whether an operation may run; a permitted one must end in `succeeded` or `failed`."""
+        """Return whether an operation may run; it must end in `succeeded` or `failed`."""
         if self._until is None:  # fast path without the lock
             return True
         with self._lock:

@@ -93,7 +93,7 @@ class CacheClient:
         *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """Fill each view with its key's body. Views whose outcome is not OK hold undefined bytes."""
+        """Fill each view with its key's body; views with another outcome than OK are undefined."""
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
@@ -139,7 +139,7 @@ class CacheClient:
     def _load_shared(
         self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
     ) -> Sequence[KeyOutcome | None]:
-        """Return outcomes read from shared memory, None for keys that must be read over the socket."""
+        """Return outcomes of shared memory reads, None for keys to read over the socket."""
         nothing: list[KeyOutcome | None] = [None] * len(items)
         if items[0][1].nbytes < shared_memory.MIN_BYTES:
             return nothing
@@ -217,7 +217,7 @@ class CacheClient:
         outcomes += [failure] * (count - len(outcomes))
 
     def _attempt_once(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float) -> None:
-        """Run the batch, retrying once on a new connection if a pooled one was closed while idle."""
+        """Run the batch; retry once on a new connection if a pooled one was closed."""
         connection = self._take_idle()
         if connection is not None:
             try:

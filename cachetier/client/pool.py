@@ -68,7 +68,7 @@ class CachePool:
         return outcomes
 
     def load(self, items: Items, timeout_s: float) -> list[KeyOutcome]:
-        """Fill each view with its key's body. Views whose outcome is not OK hold undefined bytes."""
+        """Fill each view with its key's body; views with another outcome than OK are undefined."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool

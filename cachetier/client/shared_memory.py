@@ -213,7 +213,7 @@ def _drop(views: list[memoryview], count: int) -> None:
 
 
 def read_lease(reply: Any, keys: int) -> Lease:
-    """Parse a LEASE reply; raise SharedMemoryUnavailable if invalid. The connection stays in sync."""
+    """Parse a LEASE reply; raise SharedMemoryUnavailable if invalid, with the stream in sync."""
     match reply:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
             runs = tuple(_runs(place) for place in places)

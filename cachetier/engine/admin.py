@@ -66,7 +66,7 @@ class AdminServer:
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self, place: ListenAddress) -> None:
-        """Listen with the clients' TLS settings but without client certificates, which probes lack."""
+        """Listen with the clients' TLS settings, without client certificates (probes have none)."""
         node, guards = self._node, self._node.config.guards
         self._is_local = place.is_local
         if guards.tls is None or guards.admin_plain:

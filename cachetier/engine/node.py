@@ -211,7 +211,7 @@ class Node:
             self.disk.tick()
 
     async def hand_down(self) -> None:
-        """Move memory contents to disk before shutdown, most valuable first, within the time limit."""
+        """Move memory contents to disk before shutdown, newest first, within the time limit."""
         if self.disk is None:
             return
         usage, end = self.store.usage(), time.monotonic() + _HAND_DOWN_S

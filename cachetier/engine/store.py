@@ -118,7 +118,7 @@ class DiskValue(Protocol):
 
 
 class WriteReservation(Protocol):
-    """Space for one value being received. Ends by one `commit` or `abandon`; a second is harmless."""
+    """Space for one incoming value, ended by `commit` or `abandon`; a second end is harmless."""
 
     @property
     def views(self) -> Sequence[memoryview]:

@@ -52,7 +52,7 @@ class TierForm(Styled, forms.Form):
             self.fields["cluster"].widget = forms.Select(choices=self.offered)
 
     def _shows(self, one: TierField, spec: TierSpec | None) -> bool:
-        """Return whether the field applies: cluster fields need a cluster, fixed fields a new tier."""
+        """Return whether to show the field: some need a cluster, fixed ones a new tier."""
         if one.on_cluster:
             return len(self.offered) > 1 if spec is None else bool(spec.cluster)
         return not one.text or (spec is None and len(self.offered) > 1)

@@ -20,7 +20,7 @@ LMCACHE_CHUNK_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """L1 rows; `row_bytes` 0 means that the model's KV bytes are unknown and nothing was rounded."""
+    """L1 rows; `row_bytes` is 0 if the model's KV bytes are unknown (no rounding)."""
 
     tokens: int
     row_bytes: int

@@ -171,7 +171,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         )
 
     def take_events(self) -> Iterable[OffloadingEvent]:
-        """Return blocks stored since the last call. L2 evicts without notice: a hint, not a fact."""
+        """Return blocks stored since the last call: a hint, since L2 evicts without notice."""
         if not self._untold:
             return ()
         keys, self._untold = self._untold, []

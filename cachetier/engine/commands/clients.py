@@ -79,7 +79,7 @@ def no_touch(session: ClientSession, words: list[bytes]) -> None:
 
 
 def kill(session: ClientSession, words: list[bytes]) -> None:
-    """Close connections: the old form takes an address and replies OK, the new one replies a count."""
+    """Close connections. The old form (an address) replies OK, the new one a count."""
     everyone = list(session.node.sessions.values())
     if len(words) == 1:
         found = [one for one in everyone if one.peer.encode() == words[0]]

@@ -153,7 +153,7 @@ log = logging.getLogger(__name__)
 
 
 def recover(folder: Folder, now_ms: int) -> tuple[Index, int]:
-    """Return (index, number of removed segments). Blocks; raise OSError if the folder is unusable."""
+    """Return (index, removed segments). Blocks; raise OSError if the folder is unusable."""
     index, removed = Index(), 0
     believable = folder.is_believable()
     for path in folder.segments():

@@ -74,7 +74,7 @@ class Space:
         self._leaving.pop(file, None)
 
     def disk_is_full(self) -> None:
-        """Lower the limit to the current use; since room for one segment is kept, this frees some."""
+        """Lower the limit to the current use; the room kept for one segment is thus freed."""
         self.limit = max(self.used_bytes, 2 * self._segment_bytes)
         self.make_room()
 

@@ -88,7 +88,7 @@ class Events(Protocol):
 
 
 class Writer:
-    """Writer thread. `lock` guards the shared fields of a Write; `files` are the existing segments."""
+    """Writer thread; `lock` guards shared fields of Writes, `files` are the existing segments."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class LoginVerdict(StrEnum):
 
 
 class Gatekeeper:
-    """Login checker. Any of `passwords` is accepted; without any, `users` log in with any password."""
+    """Login checker; any of `passwords` is valid. Without any, `users` need no password."""
 
     def __init__(
         self, users: Sequence[str], passwords: Sequence[str], failures_per_minute: int
@@ -63,7 +63,7 @@ class Gatekeeper:
         return LoginVerdict.WRONG
 
     def renew(self, passwords: Sequence[str]) -> None:
-        """Replace the passwords for new logins. An empty list is ignored: it would open the node."""
+        """Replace the passwords for new logins; an empty list is ignored."""
         if passwords:
             self._passwords = [_digest(password.encode()) for password in passwords]
 
