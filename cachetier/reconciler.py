@@ -91,7 +91,7 @@ def _pass(held: Claim) -> float:
         deleting=False,
     )
     if not _write(held, tier, seen, verdict, stats):
-        log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
+        log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
     return CALM_S if verdict.phase is TierPhase.READY and not leaving else BUSY_S
 
 
@@ -224,7 +224,7 @@ def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
     lost = before.stats.get("used_bytes")
     changes |= {"held_bytes": [lost, 0]} if lost else {}
     record(None, "restart", f"cache-node/{replica.name}", changes)
-    log.warning("cache node %s died and is back: what it held in memory is gone", replica.name)
+    log.warning("Cache node %s crashed and restarted; its memory contents are lost", replica.name)
 
 
 def redis_url(observed: str) -> str:
@@ -239,4 +239,4 @@ def _report(held: Claim, reason: str, message: str, phase: str | None = None) ->
     if phase is not None:
         fields |= {"phase": phase, "phase_since": timezone.now()}
     held.write(**fields)
-    log.warning("cache tier %s: %s: %s", held.pk, reason, message)
+    log.warning("Cache tier %s: %s: %s", held.pk, reason, message)

@@ -54,7 +54,7 @@ def _ask(url: str) -> dict[str, Any] | None:
     try:
         return admin_client.usage(url, DEADLINE_S)
     except RouterSilent as silence:
-        log.info("usage: %s: %s", url, silence.message)
+        log.info("No key usage from router %s: %s", url, silence.message)
         return None
 
 
@@ -80,7 +80,7 @@ def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None
         if budgets:
             admin_client.tell_budgets(url, instance, budgets, DEADLINE_S)
     except RouterSilent as silence:
-        log.info("budgets: %s: %s", url, silence.message)
+        log.info("Budgets not sent to router %s: %s", url, silence.message)
 
 
 def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:

@@ -46,7 +46,7 @@ async def serve(config: Config) -> None:
     if config.admin is not None:
         await admin.start(config.admin)
     log.info(
-        "listening on %s:%d, %d bytes of memory, %s",
+        "Listening on %s:%d, %d bytes of memory, %s",
         config.listen.host,
         server.port,
         config.memory_bytes,
@@ -59,7 +59,7 @@ async def serve(config: Config) -> None:
     await stop.wait()
     if following is not None:
         following.cancel()
-    log.info("asked to stop, %d connections open", len(node.sessions))
+    log.info("Stopping; %d connections open", len(node.sessions))
     drained = loop.create_task(server.drain(_GRACE_S))
     hurried = loop.create_task(hurry.wait())
     await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +67,7 @@ async def serve(config: Config) -> None:
         await node.hand_down()
     admin.close()
     node.close()
-    log.info("stopped")
+    log.info("Stopped")
 
 
 def _protection(config: Config) -> str:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cachetier.engine import handover
 from cachetier.engine.config import MIB, parse_size
 from cachetier.engine.errors import ConfigError
+from cachetier.engine.handover import DEFAULT_RATE, AlreadyError
 from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.node import Node
 from cachetier.engine.store import Declined
@@ -125,14 +125,14 @@ class Orders:
             return 202, {"draining": True}
         field = "rate"
         try:
-            rate = parse_size(query["rate"]) if "rate" in query else handover.DEFAULT_RATE
+            rate = parse_size(query["rate"]) if "rate" in query else DEFAULT_RATE
             if rate < MIB:
                 raise ConfigError("too slow to be of use: at least 1MiB (a second)")
             field = "to"
-            begun = handover.begin(self._node, query["to"], rate)
+            begun = self._node.start_handover(query["to"], rate)
         except ConfigError as exc:
             raise OrderError(400, "invalid", str(exc), field) from None
-        except handover.AlreadyError as exc:
+        except AlreadyError as exc:
             raise OrderError(409, "already", str(exc), "to") from None
         self._on_drain()
         return 202, {"draining": True, "handover": begun.facts()}

@@ -14,15 +14,14 @@ import math
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cachetier.client.rendezvous import Rendezvous
-from cachetier.engine.config import ListenAddress, parse_place
+from cachetier.engine.config import Config, ListenAddress
+from cachetier.engine.net.passwords import PasswordFile
 from cachetier.engine.net.peer import Peer, PeerError, Piece, command, tls_for_peers
-from cachetier.engine.store import Hold
-
-if TYPE_CHECKING:
-    from cachetier.engine.node import Node
+from cachetier.engine.policies.base import EvictionPolicy
+from cachetier.engine.store import Hold, Store
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +71,22 @@ class Handover:
     """One handover; call `run` once. Its task may be cancelled at any time."""
 
     def __init__(
-        self, node: Node, places: Sequence[ListenAddress], rate: int = DEFAULT_RATE
+        self,
+        config: Config,
+        store: Store,
+        policy: EvictionPolicy,
+        password_file: PasswordFile,
+        places: Sequence[ListenAddress],
+        rate: int = DEFAULT_RATE,
     ) -> None:
         self.state = HandoverState.RUNNING
         self.problem = ""
         self.counts = dict.fromkeys(HandoverOutcome, 0)
         self.bytes = 0
-        self._node = node
+        self._config = config
+        self._store = store
+        self._policy = policy
+        self._password_file = password_file
         self._rate = rate
         self._started_at = time.monotonic()
         self._lanes: dict[str, _Lane] = {}
@@ -98,7 +106,7 @@ class Handover:
     async def run(self) -> None:
         try:
             await self._open()
-            for key in self._node.policy.ranking():
+            for key in self._policy.ranking():
                 await self._add(key)
             for lane in self._lanes.values():
                 await self._send(lane)
@@ -118,19 +126,18 @@ class Handover:
 
     async def _open(self) -> None:
         """Connect to all peers or none: keys of a missing peer would go to the wrong nodes."""
-        config = self._node.config
-        tls = tls_for_peers(config)
-        password = next(iter(self._node.password_file.lines), "")
+        tls = tls_for_peers(self._config)
+        password = next(iter(self._password_file.lines), "")
         for name, place in self._places.items():
             peer = Peer(place)
             self._lanes[name] = _Lane(peer, 0)
-            facts = await peer.connect(config, password, tls)
+            facts = await peer.connect(self._config, password, tls)
             free = facts.capacity_bytes - facts.used_bytes
             self._lanes[name].budget = max(free, facts.capacity_bytes // _PEER_SHARE)
 
     async def _add(self, key: bytes) -> None:
         lane = self._lanes[self._placing.place(key)[0]]
-        facts = self._node.store.peek(key, time.monotonic())
+        facts = self._store.peek(key, time.monotonic())
         if facts is None or facts.on_disk:
             self.counts[HandoverOutcome.GONE] += 1
         elif lane.problem:
@@ -181,8 +188,8 @@ class Handover:
     def _take(self, key: bytes, holds: dict[bytes, Hold], pieces: list[Piece]) -> None:
         """Pin the value and append the command that stores it on the peer if absent."""
         now = time.monotonic()
-        left = self._node.store.ttl(key, now)
-        value = self._node.store.look(key, now)
+        left = self._store.ttl(key, now)
+        value = self._store.look(key, now)
         if left is None or not isinstance(value, Hold):
             self.counts[HandoverOutcome.GONE] += 1
             if value is not None:
@@ -211,20 +218,6 @@ class Handover:
     async def _slow_down(self) -> None:
         ahead_s = self._started_at + self.bytes / self._rate - time.monotonic()
         await asyncio.sleep(max(ahead_s, 0.0))
-
-
-def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
-    """Start a handover to `to`, comma-separated HOST:PORT written as clients write them, since keys
-    are placed by name.
-
-    Raise ConfigError or AlreadyError.
-    """
-    places = [parse_place(text.strip()) for text in to.split(",")]
-    if node.handover is not None and node.handover.state is HandoverState.RUNNING:
-        raise AlreadyError("this node is handing over already: GET /stats says how far it is")
-    node.handover = Handover(node, places, rate)
-    node.handover_task = asyncio.get_running_loop().create_task(node.handover.run())
-    return node.handover
 
 
 def metric_lines(pool: str, handover: Handover | None) -> list[str]:

@@ -12,14 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cachetier.engine.config import Config
+from cachetier.engine.config import Config, parse_place
 from cachetier.engine.counters import Counters
 from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
-from cachetier.engine.handover import Handover
+from cachetier.engine.handover import AlreadyError, Handover, HandoverState
 from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.memory import share_metrics
 from cachetier.engine.memory.admission import NamespaceAdmission
@@ -30,15 +29,13 @@ from cachetier.engine.memory.memory_store import MemoryStore
 from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.net.access import Gatekeeper
 from cachetier.engine.net.passwords import PasswordFile
+from cachetier.engine.net.timeouts import OpenSession
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make
 from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
 from cachetier.wire.envelope import namespace_of
 from console.processkit.metrics import escape
-
-if TYPE_CHECKING:
-    from cachetier.engine.net.session import ClientSession
 
 VERSION = "0.1.0"
 # Concurrent SCANs; the oldest is dropped.
@@ -85,7 +82,7 @@ class Node:
             lower=self.disk,
         )
         self.leases = Leases()
-        self.sessions: dict[int, ClientSession] = {}
+        self.sessions: dict[int, OpenSession] = {}
         self.calls = {name: CallCounts() for name in TABLE}
         guards = config.guards
         self.gate = Gatekeeper(guards.users, config.passwords, guards.login_failures)
@@ -111,7 +108,7 @@ class Node:
             return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
         except NoRoomError as exc:
             self.shm_off = str(exc)
-            log.warning("%s; until then readers on this machine copy over TCP", exc)
+            log.warning("%s; local readers use TCP instead of shared memory", exc)
             return Arena(config.memory_bytes, limit_bytes=most)
 
     def _gates(self) -> list[Gate]:
@@ -147,8 +144,8 @@ class Node:
         if now >= self._http_told_at + _TELL_EVERY_S:
             self._http_told_at = now
             log.warning(
-                "closed %s, which sent HTTP to the client port (closed so far: %d). A web page may "
-                "be trying to send commands; a --password-file keeps it out",
+                "Closed %s, which sent HTTP to the client port (%d so far). "
+                "A web page may be trying to send commands; set --password-file",
                 peer,
                 self.counters.closed["http"],
             )
@@ -206,9 +203,24 @@ class Node:
         self.leases.sweep(now)
         ended = self.store.sweep(now)
         if ended:
-            log.debug("%d values reached their end", ended)
+            log.debug("Dropped %d expired values", ended)
         if self.disk is not None:
             self.disk.tick()
+
+    def start_handover(self, to: str, rate: int) -> Handover:
+        """Start a handover to `to`, comma-separated HOST:PORT written as clients write them, since
+        keys are placed by name.
+
+        Raise ConfigError or AlreadyError.
+        """
+        places = [parse_place(text.strip()) for text in to.split(",")]
+        if self.handover is not None and self.handover.state is HandoverState.RUNNING:
+            raise AlreadyError("this node is handing over already: GET /stats says how far it is")
+        self.handover = Handover(
+            self.config, self.store, self.policy, self.password_file, places, rate
+        )
+        self.handover_task = asyncio.get_running_loop().create_task(self.handover.run())
+        return self.handover
 
     async def hand_down(self) -> None:
         """Move memory contents to disk before shutdown, newest first, within the time limit."""
@@ -231,9 +243,9 @@ class Node:
             self.disk.close(_DISK_GRACE_S)
         self.store.arena.close()
 
-    # -- SCAN ---------------------------------------------------------------------------------- A
-    # scan iterates over a copy of the keys (references only), so that a key present throughout is
-    # returned exactly once. A cursor is the scan's number and position; it is valid on any
+    # -- SCAN ----------------------------------------------------------------------------------
+    # A scan iterates over a copy of the keys (references only), so that a key present throughout
+    # is returned exactly once. A cursor is the scan's number and position; it is valid on any
     # connection.
     def walk(self, cursor: int, count: int) -> tuple[int, list[bytes]] | None:
         """Return (next cursor, keys); None for an unknown or expired cursor."""

@@ -235,7 +235,7 @@ class NodeServer:
                 return
             sock.send(turned_away)
         except OSError as exc:  # disconnected before it was served
-            log.debug("a client left at once: %s", exc)
+            log.debug("Client disconnected immediately: %s", exc)
         sock.close()
 
     async def drain(self, grace_s: float) -> None:
@@ -261,7 +261,7 @@ class NodeServer:
             reason = overdue(session, node.config.guards, now)
             if reason:
                 node.counters.closed[reason] += 1
-                log.info("closing %s: %s", session.peer, reason)
+                log.info("Closing %s: %s", session.peer, reason)
                 session.hang_up()
 
     async def _sweep(self) -> None:

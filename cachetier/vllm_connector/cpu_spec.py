@@ -79,7 +79,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
 
     def _sweep(self) -> None:
         for path in shm.sweep():
-            log.warning("Removed L1 file %s, left by a worker that was killed", path)
+            log.warning("Removed L1 file %s of a killed worker", path)
 
 
 def _adopt(region: SharedOffloadRegion | None) -> None:

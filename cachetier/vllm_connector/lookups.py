@@ -167,7 +167,7 @@ class LookupBoard:
             try:
                 found = self._exists([key for key, _ in batch])
             except Exception:  # an unanswered lookup would stall a request
-                log.exception("a lookup in L2 failed by a fault of our own: taken for a miss")
+                log.exception("L2 lookup failed with an internal error; counting it as a miss")
                 found = ()
             known = [*found, *[False] * len(batch)]  # missing answers count as misses
             answers = [

@@ -74,7 +74,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
         for path in shm.sweep():  # on a GPU vLLM's own spec does not sweep
-            log.warning("Removed L1 file %s, left by a worker that was killed", path)
+            log.warning("Removed L1 file %s of a killed worker", path)
         self._rows = primary_kv_view.cast("B")
         self._ttl_s = ttl_s
         self._load_timeout_s = load_timeout_ms / 1000

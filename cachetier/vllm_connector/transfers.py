@@ -225,9 +225,7 @@ class TransferPool:
                 for place, well in zip(places, results, strict=False):
                     job.succeeded[place] = well
             except Exception:  # an unreported job would stall its request
-                log.exception(
-                    "a transfer to or from L2 failed by a fault of our own: taken for a miss"
-                )
+                log.exception("L2 transfer failed with an internal error; counting it as a miss")
         with self._lock:
             job.parts_left -= 1
             if job.parts_left:

@@ -206,9 +206,7 @@ def test_a_restarted_node_is_told_once_with_what_it_lost(
     assert event.changes == {"restarts": [0, 1], "held_bytes": [256.0 * MIB, 0]}
     node = CacheNode.objects.get()
     assert node.last_restart_at == node.lost_at == node.started_at
-    assert (
-        len([r for r in caplog.records if "what it held in memory is gone" in r.getMessage()]) == 1
-    )
+    assert len([r for r in caplog.records if "its memory contents are lost" in r.getMessage()]) == 1
 
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 5)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
+from cachetier.engine.net.timeouts import OpenSession
 from cachetier.wire import replies
 
 _MAX_NAME = 256
@@ -91,7 +92,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
-    tests: dict[bytes, Callable[[ClientSession], bool]] = {}  # the last of duplicate filters counts
+    tests: dict[bytes, Callable[[OpenSession], bool]] = {}  # the last of duplicate filters counts
     for name, word in _pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
@@ -106,7 +107,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.integer(len(chosen)))
 
 
-def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[ClientSession], bool]:
+def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[OpenSession], bool]:
     if name == b"ID":
         number = _client_id(word, "client-id should be greater than 0")
         return lambda one: one.id == number
@@ -124,7 +125,7 @@ def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[Cl
     raise CommandError(SYNTAX)
 
 
-def _close(asking: ClientSession, chosen: list[ClientSession]) -> None:
+def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
     """Close the connections, the caller's own last: its reply is still to be sent."""
     for one in chosen:
         one.closing = True
@@ -154,7 +155,7 @@ def _is_normal(word: bytes) -> bool:
     return word.upper() == b"NORMAL"
 
 
-def _describe(session: ClientSession) -> str:
+def _describe(session: OpenSession) -> str:
     now = time.monotonic()
     library = session.library
     return (

@@ -71,7 +71,7 @@ def _is_right(session: ClientSession, user: bytes, password: bytes) -> bool:
         session.log_in(user.decode())
         return True
     if verdict is LoginVerdict.WRONG:
-        log.warning("wrong user or password from %s", session.host)
+        log.warning("Wrong user or password from %s", session.host)
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
     return False
 

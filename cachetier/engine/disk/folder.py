@@ -171,7 +171,7 @@ def _open(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
     try:
         return SegmentFile.open(path)
     except (FormatError, OSError) as exc:
-        log.warning("segment %s is removed: %s", path.name, exc)
+        log.warning("Removed invalid segment %s: %s", path.name, exc)
         return None
 
 

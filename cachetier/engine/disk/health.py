@@ -79,7 +79,7 @@ class Health:
         if self.state is DiskState.OK:
             return
         if self.state is not DiskState.CLOSED:
-            log.warning("disk %s takes values again (it was %s)", self._name, self.state.value)
+            log.warning("Disk %s is writable again (was %s)", self._name, self.state.value)
         self.state, self.reason = DiskState.OK, ""
         self._ok_since = now
 
@@ -89,7 +89,7 @@ class Health:
             self._delay = _FIRST_RETRY_S
         if state is not self.state:
             log.error(
-                "disk %s is %s (%s, while %s): values stay in memory only until it works again",
+                "Disk %s is %s (%s, while %s); values are kept in memory only until it recovers",
                 self._name, state.value, text_of(error), doing,
             )  # fmt: skip
         self.state, self.reason = state, f"{text_of(error)} ({doing})"

@@ -49,7 +49,7 @@ class Mailbox:
             try:
                 call()
             except Exception:  # one failing callback must not block the others
-                log.exception("hearing of the disk failed")
+                log.exception("Disk callback failed")
 
 
 THREADS: Final = 4

@@ -95,7 +95,7 @@ class DiskTier:
             return None, Index()
         self.health.worked(now)
         log.info(
-            "disk %s: %d values found in %d segments, %d segments removed, in %.2f s",
+            "Disk %s: recovered %d values in %d segments, removed %d segments, in %.2f s",
             path, len(index), len(index.segments), removed, time.monotonic() - now,
         )  # fmt: skip
         return folder, index
@@ -109,7 +109,7 @@ class DiskTier:
         self._reader.close()
         self._writer.stop(finish_s)
         if not self._writer.join(finish_s + 1.0):
-            log.error("the disk does not answer: it is left as it is")
+            log.error("Disk did not respond in time; the folder was not closed cleanly")
         self._index.forget_all()
         self._under_way.end_all()
 
@@ -323,7 +323,7 @@ class DiskTier:
             return
         kind = ReadOutcome.CORRUPT if isinstance(trouble, FormatError) else ReadOutcome.ERROR
         self.counters.reads[kind] += 1
-        log.warning("a value of segment %x is dropped: %s", segment.file.number, trouble)
+        log.warning("Dropped an unreadable value of segment %x: %s", segment.file.number, trouble)
         if self.is_at(segment, record):
             self.drop(record.key)
 

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from cachetier.engine.disk.format import FormatError
+from cachetier.engine.disk.format import FormatError, Record
 from cachetier.engine.disk.index import Segment
 from cachetier.engine.disk.writer import Write
 from cachetier.engine.store import Declined, Hold
 
-if TYPE_CHECKING:
-    from cachetier.engine.disk.tier import DiskTier
-
 # Uses after which a disk value is promoted to memory.
 _PROMOTED_AT = 2
+
+
+class ValueSource(Protocol):
+    """Disk tier operations of a StoredValue."""
+
+    def is_at(self, segment: Segment, record: Record) -> bool: ...
+
+    def read(
+        self,
+        segment: Segment,
+        record: Record,
+        views: Sequence[memoryview] | None,
+        done: Callable[[FormatError | OSError | None], None],
+    ) -> None: ...
+
+    def was_read(
+        self, segment: Segment, record: Record, trouble: FormatError | OSError | None
+    ) -> None: ...
+
+    def bring_up(
+        self, segment: Segment, record: Record, commit: Callable[[], Declined | None]
+    ) -> bool: ...
+
+    def unpin(self, segment: Segment) -> None: ...
 
 
 class StoredValue:
@@ -22,7 +43,7 @@ class StoredValue:
 
     __slots__ = ("_is_released", "_segment", "_tier", "record", "uses")
 
-    def __init__(self, tier: DiskTier, segment: Segment, slot: int) -> None:
+    def __init__(self, tier: ValueSource, segment: Segment, slot: int) -> None:
         self._tier = tier
         self._segment = segment
         self._is_released = False

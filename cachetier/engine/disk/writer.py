@@ -222,8 +222,8 @@ class Writer:
         except OSError as exc:
             self._halt(exc, "writing")
         except Exception:  # a dead thread would silently hold memory forever
-            log.exception("the disk's writer failed")
-            self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
+            log.exception("Disk writer failed with an internal error; pausing writes")
+            self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "handling an internal error")
         return WriteOutcome.DOWN
 
     def _append(self, write: Write) -> WriteOutcome:
@@ -394,7 +394,7 @@ class Writer:
             if self._folder is not None and fine:
                 self._folder.leave_in_order()
         except OSError as exc:
-            log.error("the disk was not left in order: %s", exc)
+            log.error("Disk folder was not closed cleanly: %s", exc)
             if isinstance(exc, SyncError):
                 self._doubt()
         finally:

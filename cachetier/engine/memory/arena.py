@@ -179,7 +179,7 @@ class Arena:
             try:
                 os.posix_fallocate(self._fd, start * PAGE_BYTES, count * PAGE_BYTES)
             except OSError as exc:
-                log.error("shared memory is short: %s", exc.strerror)
+                log.error("Out of shared memory: %s", exc.strerror)
                 return False
         # Unsupported by older kernels: pages are then faulted in one by one.
         _advise(self._map, _MADV_POPULATE_WRITE, start, count)
@@ -228,7 +228,7 @@ def _remove_leftover(path: Path, *, wanted: bool) -> None:
             return
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink(missing_ok=True)
-        log.info("removed %s, which a dead node had left", path)
+        log.info("Removed %s, left behind by a dead node", path)
     except BlockingIOError:
         if wanted:
             raise ArenaError(f"{path} belongs to a running node: choose another --shm") from None

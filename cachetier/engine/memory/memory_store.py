@@ -245,7 +245,9 @@ class MemoryStore:
 
     def _do_with_less(self, now: float) -> None:
         """Adjust to an arena that shrank for lack of system memory."""
-        log.error("memory for %d bytes only, %d wanted", self.arena.capacity_bytes, self._capacity)
+        log.error(
+            "Memory limited to %d bytes instead of %d", self.arena.capacity_bytes, self._capacity
+        )
         self._set_capacity(self.arena.capacity_bytes, now)
 
     def sweep(self, now: float) -> int:

@@ -54,7 +54,7 @@ class MemoryFile:
         if declined is not None:
             self._tell(f"cannot be {wanted} bytes large yet: {declined.detail or declined.reason}")
             return
-        log.info("resized from %d to %d bytes", self._size, wanted)
+        log.info("Resized from %d to %d bytes", self._size, wanted)
         self._size, self._told = wanted, ""
 
     def _tell(self, text: str) -> None:

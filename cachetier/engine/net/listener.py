@@ -74,7 +74,7 @@ class Listener:
 
     def _wait(self, listener: socket.socket, error: OSError) -> None:
         """Stop accepting for a while: with no descriptors left, listening would spin the loop."""
-        log.warning("nobody is let in for %g s: %s", _WAIT_S, error.strerror)
+        log.warning("Not accepting connections for %g s: %s", _WAIT_S, error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.fileno())
         loop.call_later(_WAIT_S, self._listen_again, listener)

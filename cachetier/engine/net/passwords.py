@@ -30,8 +30,8 @@ def read(path: str) -> tuple[str, ...]:
         raise ConfigError(f"--password-file {path} is empty")
     if len(lines) > _MAX_LINES:
         raise ConfigError(
-            f"--password-file {path} holds {len(lines)} lines: the password, and at most one more "
-            "which is still good"
+            f"--password-file {path} holds {len(lines)} lines: expected the password and at most one "
+            "previous password"
         )
     return lines
 
@@ -53,10 +53,10 @@ class PasswordFile:
         try:
             lines = read(self._path)
         except ConfigError as error:
-            log.error("the password stays as it was: %s", error)
+            log.error("Password file rejected; the previous passwords stay valid: %s", error)
             return False
         if lines == self.lines:
             return False
         self.lines = lines
-        log.info("the password has changed, for logins from now on")
+        log.info("Password changed; it applies to new logins")
         return True

@@ -173,7 +173,9 @@ class ClientSession:
                 if self.out.is_behind():
                     return
         except Exception:  # as in `_execute`, but a partial reply can only end with the connection
-            log.exception("command %s failed within its reply", self.last_command)
+            log.exception(
+                "Command %s failed during its reply; closing the connection", self.last_command
+            )
             self.closing = True
         self._rest = None
 
@@ -187,7 +189,7 @@ class ClientSession:
         except CommandError as exc:
             self.reply(replies.error(str(exc)))
         except Exception:  # last resort: fail the request, not the node
-            log.exception("command %s failed", command.name if command else "?")
+            log.exception("Command %s failed", command.name if command else "?")
             self.reply(replies.error("ERR internal error, see this node's log"))
         if command is None:
             return

@@ -53,11 +53,13 @@ class LiveContext:
             self.context = self._make()
         except ConfigError as error:
             if seen != self._seen or str(error) != self.problem:
-                log.error("new TLS files are not used, the last good ones are: %s", error)
+                log.error(
+                    "New TLS files rejected; the previous certificate stays in use: %s", error
+                )
             self._seen, self.problem = seen, str(error)
             return False
         self._seen, self.problem = seen, ""
-        log.info("new TLS files are in use for new connections")
+        log.info("New TLS files loaded; they apply to new connections")
         return True
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
