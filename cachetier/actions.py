@@ -32,8 +32,8 @@ _NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
 def ensure_default_tier() -> CacheTier:
     """Return the default tier, creating it if needed.
 
-    Safe under concurrent calls. While the old default tier is being deleted it is marked to be
-    recreated afterwards.
+    Safe under concurrent calls. A default tier being deleted is returned as it is; a call after
+    its removal creates it again.
     """
     found = CacheTier.objects.filter(name=DEFAULT_TIER).first()
     if found is not None:

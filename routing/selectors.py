@@ -119,9 +119,7 @@ class RouterReplies(Generic[T]):
 
 
 def routers(endpoint: Endpoint) -> list[str]:
-    """Return the admin URLs of all its routers, or a placeholder whose request fails with a proper
-    message.
-    """
+    """Return the admin URLs of its routers; a single one may be empty (requests then fail)."""
     several = endpoint.status.parts.get("router", {}).get("admin_urls")
     return [str(url) for url in several] if several else [endpoint.status.admin_url]
 

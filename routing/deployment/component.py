@@ -113,7 +113,7 @@ class RouterComponent:
         if wanted.same_keys(running) or running.keys is None:
             self._keys_differ_since.pop(router, None)
             return False
-        if router not in self._keys_differ_since:  # drop routers removed before they agreed
+        if router not in self._keys_differ_since:  # drop removed routers
             kept = self._keys_differ_since.items()
             self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
         since = self._keys_differ_since.setdefault(router, now)

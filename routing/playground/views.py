@@ -32,7 +32,7 @@ from routing.prompts.conversation import PARAMETERS, Conversation, from_form, fr
 ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
 _TO_SPARE_S = 15.0  # after the response deadline, for its facts
-# Strategies whose prefix memory the router keeps whatever is active; kvaware includes it.
+# Strategies whose state the router keeps under every strategy; kvaware also keeps prefixes.
 _ALWAYS = ("session", "roundrobin")
 
 

@@ -198,7 +198,7 @@ def _number(parameter: Parameter, value: Any) -> Any:
     except (ValueError, OverflowError):
         return None
     if isinstance(value, float) and number != value:
-        return None  # an incomplete surrogate pair
+        return None  # a fraction for an integer parameter
     return number if parameter.low <= number <= parameter.high else None
 
 

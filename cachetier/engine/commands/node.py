@@ -1,4 +1,4 @@
-"""Node commands: DBSIZE, INFO, CONFIG, FLUSHALL and similar."""
+"""Node commands: DBSIZE, FLUSHALL, TIME, INFO, CONFIG GET and MEMORY USAGE."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Space:
 
 
 def _unlink(file: SegmentFile, error: OSError) -> OSError | None:
-    """Unlink the segment, if its records could not be voided."""
+    """Unlink a segment that could not be voided; return `error` if that fails too."""
     try:
         file.unlink()
     except OSError:

@@ -73,7 +73,9 @@ class Curve:
         self._max = max_samples
         self._threshold = _PLACES
         self._samples: dict[int, _Sample] = {}
-        self._places: list[tuple[int, int]] = []  # max-heap of (hash, key)
+        self._places: list[
+            tuple[int, int]
+        ] = []  # max-heap by sampling position, with the key's hash
         self._sums = _Sums(4 * max_samples)
         self._next_slot = 0
         self._buckets = [0.0] * _BUCKETS
