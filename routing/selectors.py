@@ -329,7 +329,7 @@ def _whole(value: Any) -> int | None:
 
 
 REPLAYED = 200
-"""Decisions, newest first: showing a record costs the router some work."""
+"""Newest decisions replayed, limited because serializing records costs router time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ class CacheClient:
         with self._lock:
             if self._closed:
                 connection.close()
-                raise UnreachableError("this client is closed")
+                raise UnreachableError("the client is closed")
             self._busy.add(connection)
         well = False
         try:

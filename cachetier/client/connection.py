@@ -120,9 +120,9 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(left))
             return self._socket.sendmsg(pieces)
         except (BlockingIOError, TimeoutError):
-            raise TimedOutError("sending took too long") from None
+            raise TimedOutError("send timed out") from None
         except OSError as exc:
-            raise UnreachableError(f"cut while sending: {exc}") from None
+            raise UnreachableError(f"connection lost while sending: {exc}") from None
 
     # -- receiving -----------------------------------------------------------------------------
     def _receive(self, view: memoryview, deadline: float, *, whole: bool) -> int:
@@ -136,9 +136,9 @@ class Connection:
                 flags = socket.MSG_WAITALL if whole else 0
                 count = self._socket.recv_into(view, view.nbytes, flags)
         except (BlockingIOError, TimeoutError):
-            raise TimedOutError("no answer in time") from None
+            raise TimedOutError("no reply before the deadline") from None
         except OSError as exc:
-            raise UnreachableError(f"cut while waiting: {exc}") from None
+            raise UnreachableError(f"connection lost while waiting: {exc}") from None
         if count == 0:
             raise UnreachableError("the cache closed the connection")
         return count
@@ -169,11 +169,11 @@ class Connection:
             if found >= 0:
                 break
             if len(line) > _MAX_LINE:
-                raise BrokenError("a line without an end")
+                raise BrokenError("reply line too long")
             self._start = 0
             self._end = self._receive(self._view, deadline, whole=False)
         if len(line) < 3 or not line.endswith(b"\r\n"):
-            raise BrokenError("a reply line without CR LF")
+            raise BrokenError("reply line without CR LF")
         return bytes(line[:-2])
 
     def read_integer(self, deadline: float) -> int:
@@ -188,7 +188,7 @@ class Connection:
         if line in (b"$-1", b"_"):
             return False
         _raise_reply(line)
-        raise BrokenError("neither OK nor null")
+        raise BrokenError("expected OK or null")
 
     def read_bulk_length(self, deadline: float) -> int:
         """Return the length of the following bulk string, -1 for null."""
@@ -202,7 +202,7 @@ class Connection:
         if kind in (b"$", b"*"):
             count = _number(line, kind)
             if count > _MAX_SHORT or depth > _MAX_DEPTH:
-                raise BrokenError("a reply longer than any that was asked for")
+                raise BrokenError("reply longer than expected")
             if count < 0:
                 return None
             if kind == b"*":
@@ -218,13 +218,13 @@ class Connection:
         if kind == b"_":
             return None
         _raise_reply(line)
-        raise BrokenError(f"a reply of an unknown kind: {line[:20]!r}")
+        raise BrokenError(f"unknown reply type: {line[:20]!r}")
 
     def end_bulk(self, deadline: float) -> None:
         two = bytearray(2)
         self.read_into(memoryview(two), deadline)
         if two != b"\r\n":
-            raise BrokenError("a bulk string longer than it said")
+            raise BrokenError("bulk string not terminated at its length")
 
 
 def command(*words: bytes) -> bytes:
@@ -263,7 +263,7 @@ def _connect(address: Address, deadline: float) -> socket.socket:
     try:
         plain = socket.create_connection((address.host, address.port), timeout=_left(deadline))
     except TimeoutError:
-        raise TimedOutError(f"connecting to {address} took too long") from None
+        raise TimedOutError(f"connection to {address} timed out") from None
     except OSError as exc:
         raise UnreachableError(f"{address}: {exc}") from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -279,7 +279,7 @@ def _connect(address: Address, deadline: float) -> socket.socket:
         return context.wrap_socket(plain, server_hostname=address.server_name or address.host)
     except TimeoutError:
         plain.close()
-        raise TimedOutError(f"the TLS handshake with {address} took too long") from None
+        raise TimedOutError(f"TLS handshake with {address} timed out") from None
     except OSError as exc:  # includes ssl.SSLError
         plain.close()
         raise UnreachableError(f"TLS with {address} failed: {exc}") from None

@@ -60,7 +60,7 @@ def load_reply(
     if length < 0:
         return KeyOutcome.MISSING
     if length > _MAX_SKIP and length != envelope.HEADER_BYTES + target.nbytes:
-        raise BrokenError(f"a value of {length} bytes where {target.nbytes} were expected")
+        raise BrokenError(f"value of {length} bytes instead of {target.nbytes}")
     header = bytearray(min(length, envelope.HEADER_BYTES))
     connection.read_into(memoryview(header), deadline)
     rest = length - len(header)

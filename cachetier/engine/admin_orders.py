@@ -58,7 +58,7 @@ class Orders:
             for name in query:
                 if name not in fields:
                     known = ", ".join(fields) or "none"
-                    text = f"{path} does not know {name!r}: it knows {known}"
+                    text = f"{path} has no parameter {name!r}: use {known}"
                     raise OrderError(400, "unknown_field", text, name[:64])
             return order(query)
         except OrderError as exc:
@@ -111,7 +111,7 @@ class Orders:
             raise OrderError(400, "invalid", why, "memory")
         declined = self._node.resize(wanted, time.monotonic())
         if isinstance(declined, Declined):
-            text = declined.detail or "the store cannot do that now"
+            text = declined.detail or "not possible at the moment"
             raise OrderError(409, declined.reason.value, text, "memory")
         usage = self._node.store.usage()
         return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
@@ -127,7 +127,7 @@ class Orders:
         try:
             rate = parse_size(query["rate"]) if "rate" in query else DEFAULT_RATE
             if rate < MIB:
-                raise ConfigError("too slow to be of use: at least 1MiB (a second)")
+                raise ConfigError("too slow: at least 1MiB (per second)")
             field = "to"
             begun = self._node.start_handover(query["to"], rate)
         except ConfigError as exc:

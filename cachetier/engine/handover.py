@@ -213,7 +213,7 @@ class Handover:
             self.counts[HandoverOutcome.REFUSED] += 1
             lane.refusals += 1
             if lane.refusals >= _TOO_MANY_REFUSALS:
-                lane.problem = f"{lane.peer.place} refuses value after value: {answer[1:200]}"
+                lane.problem = f"{lane.peer.place} keeps rejecting values: {answer[1:200]}"
 
     async def _slow_down(self) -> None:
         ahead_s = self._started_at + self.bytes / self._rate - time.monotonic()

@@ -35,8 +35,8 @@ class EvictionReason(StrEnum):
 class DeclineReason(StrEnum):
     """Reason a store declined a value. The first two are unmet conditions, not failures."""
 
-    EXISTS = "exists"  # requested an absent key
-    ABSENT = "absent"  # requested a present key
+    EXISTS = "exists"  # the key had to be absent
+    ABSENT = "absent"  # the key had to be present
     TOO_LARGE = "too_large"  # exceeds the capacity of an empty store
     BACKPRESSURE = "backpressure"  # too many bytes are being received or held by readers
     QUOTA = "quota"  # namespace quota used up

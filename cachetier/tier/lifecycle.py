@@ -15,7 +15,7 @@ from enum import StrEnum
 from console.provisioners.base import Observation, ReplicaState
 
 DEFAULT_TIER = "default"
-"""The tier which every endpoint with `tieredstorage` shares."""
+"""Tier shared by all endpoints with `tieredstorage`."""
 
 
 class TierPhase(StrEnum):

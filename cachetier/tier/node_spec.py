@@ -17,15 +17,15 @@ from console.provisioners.kubernetes.rendering.values import limits
 from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
 
 MEMORY_FILE = "memory"
-"""In the node's own folder: how large it may be, read again while it runs."""
+"""File with the memory size in the node's folder, reread while the node runs."""
 DISK_FOLDER = "values"
 DISK_PATH = "/emberline/values"
-"""Where a pod has its disk."""
+"""Mount path of the disk in a pod."""
 PASSWORD_FILE = "password"  # noqa: S105  (a file's name)
 RESP_PORT = "resp"
 ADMIN_PORT = "admin"
 RESP_NUMBER = 6400
-"""In pods, which have an address each."""
+"""Port in pods, each of which has its own address."""
 _WORKER = "worker"
 _STARTUP_S = 600  # a large disk is scanned at every start
 _FILE_SYSTEM = 1.1  # file system overhead

@@ -20,7 +20,7 @@ MIN_DISK_BYTES = 256 * MIB
 MAX_NODES = 16
 MIN_CPU_MILLIS, MAX_CPU_MILLIS = 10, 64_000
 NODE_OVERHEAD_BYTES = 192 * MIB
-"""Beyond the values: interpreter, keys, buffers of connections (measured: 60 MiB idle)."""
+"""Memory besides values: interpreter, keys, connection buffers (60 MiB measured when idle)."""
 POLICIES = ("arc", "s3fifo", "lru")
 _RESERVED = frozenset({"new"})  # used by a page URL
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")

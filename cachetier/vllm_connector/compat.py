@@ -23,7 +23,7 @@ def check_version(version: str) -> str:
     minor = ".".join(version.split(".")[:2])
     if minor not in KNOWN_VERSIONS:
         raise UnsupportedVllmError(
-            f"Emberline's cache plug-in knows vLLM {', '.join(KNOWN_VERSIONS)}, this is {version}. "
+            f"Emberline's cache plug-in supports vLLM {', '.join(KNOWN_VERSIONS)}, not {version}. "
             "Install a matching vLLM, or start the worker without --kv-transfer-config."
         )
     return minor

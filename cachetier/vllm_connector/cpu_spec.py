@@ -44,7 +44,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
             region = self._scheduler_mmap
             if region is None or region._creator:
                 raise RuntimeError(
-                    "L1 was not made by a worker before the scheduler asked for it: the two would "
+                    "no worker created L1 before the scheduler requested it: the two would "
                     "not share memory"
                 )
             shm.forget_name(region.mmap_path)

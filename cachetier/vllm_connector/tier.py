@@ -193,7 +193,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._board.shutdown(_JOIN_S)
         if not self._pool.join(_JOIN_S):
             # vLLM keeps L1 mapped when a tier fails to shut down, as required here.
-            raise RuntimeError("L2 threads are still at work")
+            raise RuntimeError("L2 threads are still running")
         self._rows.release()
 
     # -- worker threads ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 FEWEST = 2
 MOST = 20
 _ALIKE = 0.5
-"""A beginning which is part of another one is shown too if at most so large a share goes on."""
+"""A prefix of a listed one is listed too if at most this share of its requests continues alike."""
 
 
 @dataclass(frozen=True, slots=True)

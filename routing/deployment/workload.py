@@ -29,12 +29,12 @@ from routing.deployment.compiler import (
 
 _SECRET = (KEYS_FILE, HASH_KEY_FILE)
 SERVICE_PORT = 8080
-"""Of the routers' Service: the number their pods have, too."""
+"""Port of the routers' Service and of their pods."""
 # Seconds for load balancers and kube-proxy to notice a terminating router.
 _DRAIN_S = 10
 _STARTUP_S = 120
 _CPU_PERCENT = 70
-"""Of the one core that a router can use."""
+"""Target utilization of the single core a router can use."""
 
 
 def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:

@@ -99,7 +99,7 @@ def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> 
         raise FormatError(f"no {what}")
     body = bytes(data[: layout.size])
     if _CRC.pack(zlib.crc32(body)) != bytes(data[layout.size : whole]):
-        raise FormatError(f"the {what} does not fit its checksum")
+        raise FormatError(f"the {what} fails its checksum")
     return layout.unpack(body)[1:]
 
 
@@ -113,7 +113,7 @@ def pack_superblock(block: Superblock) -> bytes:
 def parse_superblock(head: Buffer) -> Superblock:
     version, slots, number, target = _unchecked(head, _SUPERBLOCK, _MAGIC, "superblock")
     if version != VERSION or not 0 < slots <= MAX_SLOTS:
-        raise FormatError(f"a superblock of version {version} with {slots} slots")
+        raise FormatError(f"unsupported superblock of version {version} with {slots} slots")
     return Superblock(number, slots, target)
 
 
@@ -126,7 +126,7 @@ def parse_seal(head: Buffer, number: int) -> Seal:
     data = memoryview(head)[SEAL_OFFSET:]
     offset, length, crc, records, sealed = _unchecked(data, _SEAL, _SEAL_MAGIC, "seal")
     if sealed != number:
-        raise FormatError(f"the seal of segment {sealed}")
+        raise FormatError(f"seal of another segment ({sealed})")
     return Seal(offset, length, crc, records)
 
 
@@ -180,7 +180,7 @@ def key_length(header: Buffer) -> int:
         raise FormatError("no record")
     length = int(_RECORD.unpack_from(header)[1])
     if length > MAX_KEY_BYTES:
-        raise FormatError(f"a key of {length} bytes")
+        raise FormatError(f"invalid key length {length}")
     return length
 
 
@@ -191,9 +191,9 @@ def parse_record(header: Buffer, number: int, offset: int) -> tuple[Record, int]
     key = bytes(header[RECORD_BYTES : RECORD_BYTES + size])
     own = _CRC.unpack_from(header, _RECORD.size)[0]
     if owner != number or len(key) != size:
-        raise FormatError(f"a record of segment {owner}, or a short one")
+        raise FormatError(f"record of another segment ({owner}), or truncated")
     if own != zlib.crc32(key, zlib.crc32(bytes(header[: _RECORD.size]))):
-        raise FormatError("the record's header does not fit its checksum")
+        raise FormatError("the record's header fails its checksum")
     return Record(slot, offset, key, length, own), crc
 
 
@@ -209,7 +209,7 @@ def pack_toc(records: Iterable[Record]) -> bytes:
 
 def parse_toc(data: bytes, seal: Seal) -> Iterator[Record]:
     if len(data) != seal.toc_length or zlib.crc32(data) != seal.toc_crc:
-        raise FormatError("the table of contents does not fit its checksum")
+        raise FormatError("the table of contents fails its checksum")
     place = 0
     for slot in range(seal.records):
         offset, length, key_bytes, crc = _TOC.unpack_from(data, place)

@@ -219,7 +219,7 @@ def _remove_leftover(path: Path, *, wanted: bool) -> None:
         return
     except OSError as exc:
         if wanted:
-            raise ArenaError(f"{path} is in the way: {exc.strerror}") from None
+            raise ArenaError(f"{path} cannot be replaced: {exc.strerror}") from None
         return  # other user
     try:
         if wire.unpack(os.pread(fd, wire.HEADER_BYTES, 0)) is None:

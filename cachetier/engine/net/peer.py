@@ -56,7 +56,7 @@ class Peer:
                     self.place.host, self.place.port, ssl=tls, limit=_MAX_LINE
                 )
         except (OSError, TimeoutError) as exc:
-            raise PeerError(f"{self.place} cannot be reached: {exc or 'no answer'}") from None
+            raise PeerError(f"{self.place} cannot be reached: {exc or 'no reply'}") from None
         if password:
             user = config.guards.users[0].encode()
             await self._ask([command(b"AUTH", user, password.encode())])
@@ -69,7 +69,7 @@ class Peer:
         found = await self.ask(commands, len(commands))
         for reply in found:
             if reply.startswith("-"):
-                raise PeerError(f"{self.place} refuses: {reply[1:200]}")
+                raise PeerError(f"{self.place} rejected the request: {reply[1:200]}")
         return found
 
     async def ask(self, pieces: Sequence[Piece], count: int) -> list[str]:
@@ -83,7 +83,7 @@ class Peer:
                 await self._writer.drain()
                 return [await self._reply(self._reader) for _ in range(count)]
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as exc:
-            raise PeerError(f"{self.place} is gone: {exc or 'no answer'}") from None
+            raise PeerError(f"{self.place} is gone: {exc or 'no reply'}") from None
 
     async def _reply(self, reader: asyncio.StreamReader) -> str:
         line = (await reader.readuntil(b"\r\n"))[:-2].decode(errors="replace")
@@ -95,7 +95,7 @@ class Peer:
             return data[:-2].decode(errors="replace")
         if kind in "+:$":
             return rest
-        raise PeerError(f"{self.place} does not answer as a cache node does")
+        raise PeerError(f"{self.place} does not respond like a cache node")
 
     async def close(self) -> None:
         if self._writer is not None:

@@ -295,7 +295,7 @@ class ClientSession:
         if VALUE_PLACES.get(name, 0) == len(before) and before:
             return self._room(name, _as_bytes(before[1]), length)
         if self._reserved + length > _MAX_WORDS_BYTES:
-            text = f"the words of a request, its value apart, may take {_MAX_WORDS_BYTES} bytes"
+            text = f"request arguments other than the value exceed {_MAX_WORDS_BYTES} bytes"
             return RefusedFrame(DeclineReason.TOO_LARGE, length, text)
         if not self.node.reserve(length):
             return RefusedFrame(
