@@ -68,9 +68,7 @@ class CacheTier(Desired):
 
 
 class CacheTierStatus(Observed):
-    """Observed tier state. `url` is the node list for workers (see cachetier.client.node_list); it
-    is kept while nodes restart.
-    """
+    """Observed tier state; `url` is the workers' node list, kept while nodes restart."""
 
     tier = models.OneToOneField(
         CacheTier, primary_key=True, on_delete=models.CASCADE, related_name="status"
@@ -86,10 +84,7 @@ class CacheTierStatus(Observed):
 
 
 class CacheNode(models.Model):
-    """One observed node process; `stats` is its last report.
-
-    `restarts` counts unplanned restarts under the current tier spec.
-    """
+    """Observed node process; `restarts` counts unplanned ones under the current spec."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tier = models.ForeignKey(CacheTier, on_delete=models.CASCADE, related_name="nodes")

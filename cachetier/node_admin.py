@@ -28,7 +28,6 @@ def password_file() -> Path:
 
 
 def node_list_file(tier: str) -> Path:
-    """Return the path of the tier's node list, which workers read."""
     path: Path = settings.EMBERLINE.var / "cache" / f"{tier}.nodes"
     return path
 
@@ -89,16 +88,12 @@ def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
 
 
 def list_url(path: Path, copies: int) -> str:
-    """Return the node list URL given to workers."""
     suffix = "" if copies == 1 else f"?replicas={copies}"
     return f"file://{path}{suffix}"
 
 
 def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
-    """Return the addresses of the tier's nodes, ready or not.
-
-    A restarting node keeps its place: moving its keys away and back costs more than the misses.
-    """
+    """Return node addresses, ready or not: a restarting node keeps its keys."""
     return [
         f"redis://{urlsplit(replica.urls[port]).netloc}/0?name={replica.name}"
         for replica in sorted(replicas, key=lambda one: one.index)

@@ -151,9 +151,7 @@ def _write(
     verdict: TierVerdict,
     stats: dict[str, node_stats.NodeStats | None],
 ) -> bool:
-    """Write status and nodes in one transaction; return False, writing nothing, if the claim is
-    lost.
-    """
+    """Write status and nodes in one transaction; return False if the claim is lost."""
     before = tier.status
     fields: dict[str, Any] = {
         "phase": verdict.phase,

@@ -98,8 +98,6 @@ class TierNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Tier list row."""
-
     tier: CacheTier
     numbers: TierNumbers
     users: list[str]
@@ -148,25 +146,19 @@ def tiers() -> QuerySet[CacheTier]:
 
 
 def tier_names() -> list[str]:
-    """Return the names an endpoint may use: all tiers not being deleted, and the default tier,
-    which is created on demand.
-    """
+    """Return the names an endpoint may use, with the default tier, which is made on demand."""
     found = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
     return sorted({DEFAULT_TIER, *found})
 
 
 def tier_clusters() -> dict[str, str]:
-    """Map each tier to its cluster ("" = this machine); the default tier is created where its
-    endpoints are.
-    """
+    """Map each tier to its cluster ("" = this machine), including a default tier to be made."""
     found = CacheTier.objects.filter(deleted_at=None).values_list("name", "cluster")
     return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
 
 
 def by_cluster() -> dict[str, list[str]]:
-    """Map each cluster to its tiers, for `console.clusters.related_objects`; includes tiers being
-    deleted.
-    """
+    """Map each cluster to its tiers, including those being deleted."""
     found: dict[str, list[str]] = {}
     for name, cluster in CacheTier.objects.values_list("name", "cluster"):
         where = cluster or clusters.default_cluster()

@@ -18,7 +18,6 @@ def reconcile_tier(tier_id: str) -> None:
 
 @shared_task(base=BaseTask, name="cachetier.tasks.sweep")
 def sweep() -> None:
-    """Queue tiers that are due for a pass."""
     from cachetier.models import CacheTierStatus
 
     for pk in due(CacheTierStatus, timezone.now(), limit=50):

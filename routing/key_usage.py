@@ -44,7 +44,6 @@ def collect() -> int:
 
 
 def admin_urls(endpoint: Endpoint) -> list[str]:
-    """Return the admin URLs of all the endpoint's routers."""
     several = endpoint.status.parts.get("router", {}).get("admin_urls")
     several = several or [endpoint.status.admin_url]
     return [url for url in several if url]

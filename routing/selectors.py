@@ -97,9 +97,7 @@ class RoutingDecision:
 
     @property
     def failed(self) -> bool:
-        """Return whether the status is an error or the response was cut off, as the router counts
-        it.
-        """
+        """Return whether the status is an error or the response was cut off."""
         return has_failed(self.status, str(self.raw.get("error") or ""))
 
     @property
@@ -139,7 +137,6 @@ def decisions(
 
 
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
-    """Return the decision from the router that made it."""
     words = router_replies.each(routers(endpoint), lambda url: admin_client.decision(url, number))
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
@@ -161,10 +158,7 @@ def explain(
     headers: Headers | None = None,
     key: str = "",
 ) -> list[router_replies.RouterReply[RoutingDecision]]:
-    """Return each router's ranking for this request, using the key of this id or the console's.
-
-    Nothing is sent to workers or recorded.
-    """
+    """Return each router's ranking for this request, which is not sent or recorded."""
     body = {"model": endpoint.name, **body}
 
     def question(url: str) -> RoutingDecision:
@@ -243,7 +237,6 @@ def prefixes(endpoint: Endpoint) -> PrefixesSeen:
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
-    """Return names by digest."""
     return dict(PrefixName.objects.filter(endpoint=endpoint).values_list("digest", "name"))
 
 

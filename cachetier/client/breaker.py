@@ -27,7 +27,6 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the breaker is open or half open."""
         return self._until is not None
 
     def allows(self, now: float) -> bool:

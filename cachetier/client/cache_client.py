@@ -73,7 +73,6 @@ class CacheClient:
         *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """Return OK or MISSING per key."""
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
@@ -159,10 +158,7 @@ class CacheClient:
         return found
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
-        """Return the short reply to any command; raise CacheError or ReplyError.
-
-        For node metadata only: not counted and not guarded by the breaker.
-        """
+        """Return a metadata reply, outside counters and breaker; raise CacheError or ReplyError."""
         deadline = time.monotonic() + timeout_s
         reply: list[Any] = []
 

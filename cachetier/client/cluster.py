@@ -34,9 +34,7 @@ class Redirect:
 
 
 def slot_of(key: bytes) -> int:
-    """Return CRC-16/XMODEM modulo 16384 of the key, or of its hash tag (the text within the first
-    braces).
-    """
+    """Return CRC-16/XMODEM of the key, or of its hash tag (text in the first braces)."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)

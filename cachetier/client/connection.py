@@ -29,8 +29,6 @@ class TimedOutError(CacheError):
 
 
 class UnreachableError(CacheError):
-    """Connection refused or lost."""
-
     reason = "unreachable"
 
 

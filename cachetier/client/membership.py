@@ -80,7 +80,6 @@ class Membership:
         return found
 
     def label(self, name: str) -> str:
-        """Return the metric label of the node."""
         return name if name in self._named else OTHERS
 
     # -- changes -------------------------------------------------------------------------------
@@ -124,7 +123,6 @@ class Membership:
         return CacheClient(address, self._password, on_change=self._on_change)
 
     def _replace(self, addresses: tuple[Address, ...]) -> None:
-        """Replace the membership with `addresses`."""
         wanted = {address.label: address for address in addresses}
         with self._lock:
             if self._closing.is_set():

@@ -9,8 +9,6 @@ from enum import StrEnum
 
 
 class KeyOutcome(StrEnum):
-    """Result of an operation for one key."""
-
     OK = "ok"
     MISSING = "missing"  # absent; not a failure of EXISTS
     CORRUPT = "corrupt"  # present, but not the value stored under this key
@@ -38,9 +36,7 @@ ANSWERED = frozenset(
 
 @dataclass(slots=True)
 class Counters:
-    """Sums since the start; `by_outcome` is keyed by (operation, outcome) with operation lookup,
-    load or store.
-    """
+    """Sums since the start; `by_outcome` is keyed by (lookup | load | store, outcome)."""
 
     by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
     bytes_loaded: int = 0
@@ -67,7 +63,6 @@ class Counters:
                 self.by_shared[reason] = self.by_shared.get(reason, 0) + count
 
     def absorb(self, other: Counters) -> None:
-        """Add the counts of `other`, which is discarded afterwards."""
         counted = dict(other.by_outcome)  # a copy: another thread may be counting
         shared = dict(other.by_shared)
         with self._lock:

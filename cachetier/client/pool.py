@@ -32,9 +32,7 @@ _Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutco
 
 
 class CachePool:
-    """Client of a node pool. `on_change(text)` is called when a node stops or resumes responding,
-    joins or leaves.
-    """
+    """Client of a node pool; `on_change(text)` reports nodes that fail, recover, join or leave."""
 
     def __init__(
         self, nodes: Nodes, password: str = "", on_change: Callable[[str], None] | None = None
@@ -56,8 +54,6 @@ class CachePool:
         return self._members.place(key, 0)
 
     def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[KeyOutcome]:
-        """Return OK or MISSING per key."""
-
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
         ) -> list[KeyOutcome]:
@@ -80,9 +76,7 @@ class CachePool:
         return outcomes
 
     def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[KeyOutcome]:
-        """Store each body on all its nodes unless its key exists; OK if at least one node stored
-        it.
-        """
+        """Store each body unless its key exists; OK if at least one of its nodes stored it."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
@@ -107,9 +101,7 @@ class CachePool:
 
     # -- node statistics -----------------------------------------------------------------------
     def by_node(self) -> dict[str, Counters]:
-        """Return counters per node since the start, departed nodes included. Nodes beyond the limit
-        share one label.
-        """
+        """Return counters per node, also departed ones; nodes beyond the limit share a label."""
         return self._members.counters()
 
     def open_breakers(self) -> dict[str, bool]:
@@ -122,7 +114,6 @@ class CachePool:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the breakers of all nodes are open."""
         return all(node.breaker.is_open for node in self._members.clients().values())
 
     # -- batches across nodes ------------------------------------------------------------------
@@ -215,9 +206,7 @@ class CachePool:
     def _follow(
         self, keys: Sequence[bytes], parts: dict[tuple[str, bool], list[int]], moved: Redirects
     ) -> dict[tuple[str, bool], list[int]]:
-        """Return the parts of the next hop. Keys whose redirect is not followed keep the outcome
-        `moved`.
-        """
+        """Return the next hop's parts; keys that are not followed keep the outcome `moved`."""
         following: dict[tuple[str, bool], list[int]] = {}
         for (name, _), places in parts.items():
             for place in places:
@@ -239,9 +228,7 @@ def _result(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
 
 
 def _better(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:
-    """Combine the outcomes of two copies: OK if either is, else the first unless that node was
-    unreachable.
-    """
+    """Return OK if either copy is, else the first outcome unless that node was unreachable."""
     if second is KeyOutcome.OK or first is KeyOutcome.NO_NODE:
         return second
     return first

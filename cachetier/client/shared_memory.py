@@ -81,7 +81,6 @@ class SharedMemory:
 
     @property
     def why(self) -> str:
-        """Return why shared memory is paused."""
         return self._why
 
     def rest(self, reason: str, now: float) -> None:
@@ -91,10 +90,7 @@ class SharedMemory:
     def load(
         self, connection: Connection, items: Sequence[Item], deadline: float
     ) -> list[KeyOutcome | None]:
-        """Return an outcome per key, None for keys to read over the socket.
-
-        Raise SharedMemoryUnavailable if all must be.
-        """
+        """Return outcomes, None for keys to read over the socket; raise if all must be."""
         milliseconds = b"%d" % (_LEASE_S * 1000)
         connection.send([command(b"LEASE", milliseconds, *(key for key, _ in items))], deadline)
         try:

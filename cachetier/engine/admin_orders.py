@@ -22,8 +22,6 @@ _BEARER: Final = "bearer "
 
 
 class OrderError(Exception):
-    """Error response to a rejected command."""
-
     def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
         self.status = status
@@ -90,9 +88,7 @@ class Orders:
 
     # -- commands ------------------------------------------------------------------------------
     def _flush(self, query: Mapping[str, str]) -> Reply:
-        """Flush the named namespace ("" = keys that are not blocks), or everything if none is
-        named.
-        """
+        """Flush one namespace ("" = keys that are not blocks), or everything if unnamed."""
         namespace = query.get("namespace")
         dropped = self._node.store.clear(time.monotonic(), namespace)
         return 200, {"namespace": namespace, "dropped": dropped}

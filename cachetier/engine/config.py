@@ -48,18 +48,14 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Folder and capacity of the disk tier."""
-
     path: Path
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Node configuration.
-
-    `memory_bytes` bounds the stored values; values being received may use `receiving_bytes` more.
-    `pool` labels the metrics.
+    """`memory_bytes` bounds the stored values; values being received may use `receiving_bytes`
+    more. `pool` labels the metrics.
     """
 
     listen: ListenAddress
@@ -87,14 +83,11 @@ class Config:
 
     @property
     def disk_queue_bytes(self) -> int:
-        """Return the memory reserved for values being written to disk; longer values are not
-        written.
-        """
+        """Memory for values being written to disk; longer values are not written."""
         return min(self.memory_bytes // 8, 256 * MIB)
 
     @property
     def disk_index_bytes(self) -> int:
-        """Return the additional memory for the disk index."""
         return max(self.memory_bytes // 8, 16 * MIB)
 
     @property

@@ -34,13 +34,10 @@ _PEER_SHARE: Final = 4
 _TOO_MANY_REFUSALS: Final = 64
 
 
-class AlreadyError(Exception):
-    """A handover to other peers is in progress."""
+class AlreadyError(Exception): ...
 
 
 class HandoverOutcome(StrEnum):
-    """Result of handing over one value."""
-
     HANDED = "handed"
     THERE = "there"  # present on the peer
     GONE = "gone"  # evicted or moved to disk before its turn
@@ -56,8 +53,6 @@ class HandoverState(StrEnum):
 
 
 class _Lane:
-    """One peer and its remaining share."""
-
     def __init__(self, peer: Peer, budget: int) -> None:
         self.peer = peer
         self.budget = budget
@@ -94,7 +89,6 @@ class Handover:
         self._placing = Rendezvous(self._places)
 
     def facts(self) -> dict[str, object]:
-        """Return the fields for /stats."""
         return {
             "to": list(self._places),
             "state": self.state.value,

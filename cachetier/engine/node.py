@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 
 class CallCounts:
-    """Counts of one command for INFO COMMANDSTATS."""
-
     __slots__ = ("count", "failed", "seconds")
 
     def __init__(self) -> None:
@@ -100,9 +98,7 @@ class Node:
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
 
     def _make_arena(self, config: Config) -> Arena:
-        """Make a shared arena if requested and possible, else a private one, which is only slower
-        for local readers.
-        """
+        """Make a shared arena if possible, else a private one (slower for local readers)."""
         most = _machine_bytes()
         try:
             return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
@@ -186,7 +182,6 @@ class Node:
         return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
-        """Return the number of values in memory or on disk."""
         disk = None if self.disk is None else self.disk.usage()
         below = 0 if disk is None else disk.entries - disk.risen
         return self.store.usage().entries + below
@@ -208,7 +203,7 @@ class Node:
             self.disk.tick()
 
     def start_handover(self, to: str, rate: int) -> Handover:
-        """Start a handover to `to`, comma-separated HOST:PORT written as clients write them, since
+        """Start a handover to `to`: HOST:PORT,... as clients write them, since
         keys are placed by name.
 
         Raise ConfigError or AlreadyError.
@@ -281,5 +276,4 @@ def _open_disk(config: Config) -> DiskTier | None:
 
 
 def _machine_bytes() -> int:
-    """Return the machine's memory, the upper limit of a node."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

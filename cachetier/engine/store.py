@@ -18,8 +18,6 @@ LONG_BYTES = 16 * 1024
 
 
 class Condition(StrEnum):
-    """Condition of a write."""
-
     ALWAYS = "always"
     ABSENT = "absent"
     PRESENT = "present"
@@ -96,9 +94,7 @@ class DiskValue(Protocol):
         ...
 
     @property
-    def is_current(self) -> bool:
-        """Return whether this is still the key's value."""
-        ...
+    def is_current(self) -> bool: ...
 
     def fetch(
         self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
@@ -146,9 +142,7 @@ class StoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
-    """Store usage. `used_bytes` includes entries, values being received, and removed values still
-    held (`held_bytes`).
-    """
+    """Store usage; `used_bytes` includes incoming values and `held_bytes` of removed ones."""
 
     used_bytes: int
     capacity_bytes: int
@@ -166,17 +160,12 @@ class Store(Protocol):
         """Return metadata without counting a use."""
         ...
 
-    def touch(self, key: bytes, now: float) -> bool:
-        """Return whether the key exists, counted as a use."""
-        ...
+    def touch(self, key: bytes, now: float) -> bool: ...
 
     def room(
         self, key: bytes, length: int, now: float, condition: Condition
     ) -> WriteReservation | Declined:
-        """Reserve space for a value of exactly `length` bytes, evicting as needed.
-
-        Pass ALWAYS if the condition is not known yet: `commit` checks it again.
-        """
+        """Reserve `length` bytes, evicting as needed. ALWAYS defers the condition to `commit`."""
         ...
 
     def put(
@@ -228,11 +217,7 @@ class Gate(Protocol):
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
 
     def crowded(self, key: bytes, cost: int) -> bytes | None:
-        """Return the key to evict first, even if there is room, before `key` takes `cost` bytes;
-        else None.
-
-        Repeated until None, on reservation and on commit.
-        """
+        """Return a key to evict before `key` takes `cost` bytes; repeated until None."""
         ...
 
     def added(self, key: bytes, cost: int) -> None: ...
@@ -244,8 +229,6 @@ class Gate(Protocol):
 
 
 class Lower(Protocol):
-    """Storage tier below memory."""
-
     @property
     def spare_bytes(self) -> int:
         """Return the memory to keep free for values being moved down, less what they use now."""
@@ -266,9 +249,7 @@ class Lower(Protocol):
     def walk(self) -> Iterator[bytes]: ...
 
     def drop(self, key: bytes) -> bool:
-        """Drop the key. Also called when it is newly stored in memory, including for pending
-        writes.
-        """
+        """Drop the key, pending writes included; also called when it is newly stored in memory."""
         ...
 
     def clear(self, namespace: str | None) -> int: ...

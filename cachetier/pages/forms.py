@@ -70,9 +70,7 @@ class TierForm(Styled, forms.Form):
         ]
 
     def typed(self) -> dict[str, Any]:
-        """Return the input in the shape `actions` takes, unparsable values as entered, empty ones
-        omitted.
-        """
+        """Return the input for `actions`: unparsable values as entered, empty ones omitted."""
         found: dict[str, Any] = {}
         for one in self.shown:
             text = str(self.data.get(one.name, "")).strip()

@@ -100,7 +100,6 @@ def _answer(
 
 
 def changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
-    """Return display rows of the changed fields."""
     return [
         {
             "label": BY_NAME[name].label,

@@ -35,10 +35,9 @@ class L1:
 
 @dataclass(frozen=True, slots=True)
 class L2:
-    """L2 connection.
-
-    `url` is a `cachetier.client.node_list` URL. `model_id` identifies the weights. `password_file`
-    holds the password; `url_file` a whole URL with password, needed by LMCache only.
+    """`url` is a `cachetier.client.node_list` URL. `model_id` identifies the weights.
+    `password_file` holds the password; `url_file` a whole URL with password, needed by LMCache
+    only.
     """
 
     url: str = ""
@@ -62,9 +61,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Mooncake:
-    """Mooncake settings. `master` is HOST:PORT of mooncake_master; `device` an RDMA device ("" =
-    auto).
-    """
+    """`master` is HOST:PORT of mooncake_master; `device` an RDMA device ("" = auto)."""
 
     master: str
     protocol: str = "rdma"
@@ -106,9 +103,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Rendering result.
-
-    `secret_env` maps a variable to the file with its value. `companion` is the argv of a process
+    """`secret_env` maps a variable to the file with its value. `companion` is the argv of a process
     needed beside the machine's workers. `memory_bytes` is the pod's additional memory for the
     cache. `sizes` explains the numbers.
     """

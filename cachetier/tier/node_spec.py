@@ -78,9 +78,7 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
 
 
 def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
-    """Return the nodes as pods with stable names and disks. Pods share no memory: values use the
-    network.
-    """
+    """Return the nodes as pods with stable names and disks, without shared memory."""
     shm = spec.argv.index("--shm")
     argv = ["python3", *spec.argv[1:shm]]
     argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
@@ -131,7 +129,5 @@ def _disk(spec: TierSpec) -> tuple[str, ...]:
 
 
 def _installation(facts: NodeFacts) -> str:
-    """Return an id of this installation: several consoles on a machine share one /dev/shm name
-    space.
-    """
+    """Return an installation id: consoles on one machine share the names in /dev/shm."""
     return hashlib.sha256(str(facts.password_file).encode()).hexdigest()[:8]

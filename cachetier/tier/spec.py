@@ -28,8 +28,6 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class Effect(StrEnum):
-    """Effect of a change on a running tier."""
-
     LIVE = "live"  # no restart, values kept
     NODES = "nodes"  # rolling restart of nodes; disk kept, memory lost
     WORKERS = "workers"  # rolling restart of the endpoints' workers
@@ -38,12 +36,11 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:
-    """Tier spec.
-
-    `memory_bytes` and `disk_bytes` are per node; 0 means no disk. `copies` is the number of nodes
-    per value. `cluster` "" is this machine; `namespace` and `storage_class` "" are the cluster's
-    defaults. On a cluster a node requests `cpu_millis`, and its memory plus `NODE_OVERHEAD_BYTES`;
-    `cpu_limit_millis` 0 means no limit, `memory_limit_bytes` 0 as requested.
+    """`memory_bytes` and `disk_bytes` are per node; 0 means no disk. `copies` is the number of
+    nodes per value. `cluster` "" is this machine; `namespace` and `storage_class` "" are the
+    cluster's defaults. On a cluster a node requests `cpu_millis`, and its memory plus
+    `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0 means no limit, `memory_limit_bytes` 0 as
+    requested.
     """
 
     memory_bytes: int = GIB
@@ -68,9 +65,7 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """Bytes available to one tier on this machine. `clusters` are the allowed clusters; their
-    capacity is left to the scheduler.
-    """
+    """Bytes available to one tier on this machine, and the allowed `clusters`."""
 
     memory_bytes: int
     disk_bytes: int

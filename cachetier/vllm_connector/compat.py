@@ -14,8 +14,7 @@ import vllm.version
 KNOWN_VERSIONS = ("0.32",)
 
 
-class UnsupportedVllmError(RuntimeError):
-    """Untested vLLM version."""
+class UnsupportedVllmError(RuntimeError): ...
 
 
 def check_version(version: str) -> str:

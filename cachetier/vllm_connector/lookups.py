@@ -184,9 +184,7 @@ _PAUSE_S = 0.002
 
 
 class Pauses:
-    """Pauses between idle scheduler steps; `is_waiting` reports pending lookups. `news` is
-    thread-safe.
-    """
+    """Pauses between idle scheduler steps while lookups are pending. `news` is thread-safe."""
 
     def __init__(self, is_waiting: Callable[[], bool]) -> None:
         self._is_waiting = is_waiting

@@ -17,9 +17,7 @@ FORMAT_VERSION = 1
 def facts(
     config: Any, *, row_bytes: int, replicated: bool, model_id: str, tenant: str, vllm: str
 ) -> dict[str, object]:
-    """Return the facts of vLLM's OffloadingConfig; topology is included even where bytes might
-    match.
-    """
+    """Return the facts of vLLM's OffloadingConfig, always including the topology."""
     parallel = config.parallel
     return {
         "format": FORMAT_VERSION,

@@ -29,10 +29,8 @@ LOAD_TIMEOUT_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class L2Target:
-    """L2 connection and the identity of its values.
-
-    `model_id` identifies the weights (see `model_identity`): different models under one path need
-    different namespaces. `ttl_s` 0 keeps values until eviction.
+    """`model_id` identifies the weights (see `model_identity`): different models under one path
+    need different namespaces. `ttl_s` 0 keeps values until eviction.
     """
 
     url: str

@@ -112,9 +112,7 @@ class TransferPool:
     def submit(
         self, job_id: int, items: Sequence[Item], timeout_s: float, *, is_load: bool
     ) -> bool:
-        """Queue the job; False if rejected because the store queue is full (also reported as
-        failed).
-        """
+        """Queue the job; False (and reported as failed) if the store queue is full."""
         now = time.monotonic()
         size = _byte_count(items)
         parts = self._cut(items)

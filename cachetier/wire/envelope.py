@@ -44,8 +44,6 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Seal(IntEnum):
-    """Checksum type, as stored in the header."""
-
     CRC32 = 0
     BLAKE3 = 1
 
@@ -70,9 +68,7 @@ def expected_length(header: Buffer, key: bytes) -> int | None:
 
 
 def is_intact(header: Buffer, body: Buffer) -> bool | None:
-    """Verify `body` against a header accepted by `expected_length`; None if the seal is not
-    supported here.
-    """
+    """Verify `body`; None if the header's seal is not supported here."""
     fields = _LAYOUT.unpack(header)
     if fields[2] == Seal.BLAKE3 and blake3 is None:
         return None

@@ -69,8 +69,6 @@ class Landing(Protocol):
 
 
 class Buffer:
-    """Landing in plain memory."""
-
     __slots__ = ("data", "length", "views")
 
     def __init__(self, length: int) -> None:
@@ -99,9 +97,7 @@ class Limits:
 
 
 def limits_before_login() -> Limits:
-    """Return Redis' limits for unauthenticated clients, without landings: reserving one evicts
-    values.
-    """
+    """Return Redis' limits before login, without landings, whose reservation evicts values."""
     return Limits(
         max_args=10,
         max_value_bytes=DIRECT_BYTES - 1,
@@ -136,12 +132,10 @@ class RequestParser:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no partial request is buffered."""
         return self._start == self._end and not self._missing_args
 
     # -- buffers -------------------------------------------------------------------------------
     def get_buffer(self) -> memoryview:
-        """Return one buffer for a plain receive."""
         return self._targets[0] if self._missing else self._scratch_view()
 
     def get_buffers(self) -> list[memoryview]:
@@ -360,9 +354,6 @@ class RequestParser:
 
 
 def _is_http(words: list[bytes]) -> bool:
-    """Return whether an inline command is an HTTP request line or header.
-
-    RESP arrays are not checked: a browser sends its request line first.
-    """
+    """Return whether an inline command is a line of an HTTP request head."""
     first, last = words[0].upper(), words[-1].upper()
     return first in _HTTP_VERBS or b":" in first or last.startswith(b"HTTP/")

@@ -42,7 +42,6 @@ def _row(name: str, command: Command) -> str:
 
 
 def renewed(page: str) -> str:
-    """Return the page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"

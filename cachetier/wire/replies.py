@@ -50,7 +50,6 @@ def array_head(count: int) -> bytes:
 
 
 def array(items: list[bytes]) -> bytes:
-    """Encode an array of encoded replies."""
     return array_head(len(items)) + b"".join(items)
 
 

@@ -49,9 +49,7 @@ class DecisionFilter:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> DecisionFilter:
-        """Parse query parameters; unknown values are ignored, since the URL may be of another
-        version.
-        """
+        """Parse query parameters, ignoring unknown values (URLs of other versions)."""
         found = {name: str(given.get(name, ""))[:200] for name in NAMES}
         if found["outcome"] not in OUTCOMES:
             found["outcome"] = ""

@@ -99,7 +99,6 @@ class FallbackVerdict:
 
     @property
     def main(self) -> str:
-        """Return the most frequent reason."""
         return max(self.fallbacks, key=lambda reason: self.fallbacks[reason], default="")
 
 

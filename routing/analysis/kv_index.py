@@ -67,8 +67,6 @@ class PredictionAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Tokenization difference between router and worker."""
-
     probe: str
     what: str
     fix: str
@@ -85,9 +83,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Probe prompt sent twice to one worker: whether the second hit was predicted and found. `at`
-    is epoch seconds.
-    """
+    """Probe sent twice to a worker: was the second hit predicted and found? `at` is epoch s."""
 
     result: str
     at: float = 0.0
@@ -105,11 +101,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class KvIndex:
-    """KV index state.
-
-    `compared`: result of the tokenizer comparison, "" if none yet; `trust`: its effect on routing.
-    `tiers`: blocks by worker and tier. `skipped`: why a worker's last probe was skipped. `recent`
-    is None if not reported.
+    """`compared`: result of the tokenizer comparison, "" if none yet; `trust`: its effect on
+    routing. `tiers`: blocks by worker and tier. `skipped`: why a worker's last probe was
+    skipped. `recent` is None if not reported.
     """
 
     telling: bool

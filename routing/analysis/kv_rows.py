@@ -78,7 +78,6 @@ def rows(index: KvIndex) -> tuple[WorkerRow, ...]:
 
 
 def fallbacks(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
-    """Return fallback reasons, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(FallbackReason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
 

@@ -70,9 +70,7 @@ def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
-    """Return prefixes that are named or occur in several requests; most blocks occur once and are
-    skipped.
-    """
+    """Return prefixes that are named or occur in several requests."""
     counts = Counter(chain.from_iterable(prefixes))
     nodes: dict[str, _Node] = {}
     for prefix in prefixes:

@@ -159,7 +159,6 @@ def _replay(
 
 
 def _known(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
-    """Return the tokens of this prompt previously sent to the worker."""
     if not facts.chain:
         return 0
     pick = memory.rank(facts, Fleet((chosen,), []))

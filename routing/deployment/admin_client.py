@@ -77,9 +77,7 @@ def _rank(state: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunningConfig:
-    """Active router configuration. `keys` in the format of `show_key`, None: open to all.
-    `refused`: why a newer file was rejected, "" if it was not.
-    """
+    """Active configuration; `keys` None: open. `refused`: why a newer file was rejected."""
 
     strategy: str
     session_key: str
@@ -112,7 +110,6 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
 
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
-    """Return the router's active configuration."""
     data = page(admin_url, "/config", deadline_s)
     shown = data.get("config")
     if not isinstance(shown, dict):
@@ -129,10 +126,7 @@ def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
 def decisions(
     admin_url: str, limit: int, deadline_s: float | None = None, *, brief: bool = False
 ) -> list[dict[str, Any]]:
-    """Return decisions, newest first; `brief` omits prefixes and candidates.
-
-    Fetched in small pages: serializing records delays the router's requests.
-    """
+    """Return newest decisions in small pages (`brief`: no candidates), as they cost router time."""
     step = limit if brief else AT_ONCE
     found: dict[str, dict[str, Any]] = {}
     while len(found) < limit:
@@ -183,7 +177,6 @@ def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
 
 
 def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
-    """Return each key's usage since the router's start, from /usage."""
     found = page(admin_url, "/usage", deadline_s)
     if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
         raise _odd()
@@ -202,7 +195,6 @@ def tell_budgets(
 
 
 def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
-    """Return the JSON object at this admin path."""
     return _call("GET", admin_url, path, deadline_s)
 
 

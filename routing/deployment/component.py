@@ -40,9 +40,7 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
-    """Router component; `provisioner` returns that of the endpoint's cluster, `image` is the router
-    image there.
-    """
+    """`provisioner` returns that of the endpoint's cluster; `image` is the router image there."""
 
     name = "router"
 
@@ -157,21 +155,16 @@ _STATES = ("up", "draining", "down")
 
 
 def _service_url(endpoint: EndpointFacts) -> str:
-    """Return the routers' Service URL inside the cluster."""
     return f"http://{workload_name(endpoint.name)}.{endpoint.cluster_namespace}.svc:{SERVICE_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
 class RouterRequirements:
-    """Published router files."""
-
     config: dict[str, Any]
     keys: dict[str, Any]
 
     def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
-        """Return whether the router uses exactly these workers (unless it discovers them), strategy
-        and keys.
-        """
+        """Return whether the router uses these workers (unless discovered), strategy and keys."""
         given = self.config.get("workers")
         workers = {(w["id"], w["url"]) for w in given or ()}
         return (
@@ -243,10 +236,7 @@ def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment |
 
 
 def impairment(name: str, recent: Recent) -> Impairment | None:
-    """Judge the last minutes' requests. Pure.
-
-    Clears as soon as most requests are placed by blocks again, or too few remain.
-    """
+    """Judge recent requests; None once most are placed by blocks again, or too few remain."""
     verdict = fallbacks.judge(recent.requests, recent.fallbacks)
     if recent.window_s < SETTLED_S or not verdict.too_often:
         return None

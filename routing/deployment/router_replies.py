@@ -26,9 +26,7 @@ class RouterReply(Generic[T]):
 
 
 def each(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
-    """Return replies in the order of `urls`. `question` gets an admin URL and may raise
-    RouterSilent.
-    """
+    """Return replies in the order of `urls`; `question` may raise RouterSilent."""
     if len(urls) == 1:
         return [_word(urls[0], question)]
     if not urls:

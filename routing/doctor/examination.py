@@ -21,7 +21,6 @@ def examine(
 
 
 def judge(facts: FleetFacts) -> Examination:
-    """Run every check on the facts."""
     return Examination(
         endpoint=facts.endpoint,
         strategy=facts.router.strategy,
@@ -48,7 +47,6 @@ def text(found: Examination) -> str:
 
 
 def summary(found: Examination) -> str:
-    """Return a one-line summary."""
     counts = {one: sum(f.severity is one for f in found.findings) for one in Severity}
     if any(counts.values()):
         words = [

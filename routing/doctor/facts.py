@@ -74,8 +74,6 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RoutingFacts:
-    """Router's view of a worker."""
-
     name: str
     url: str
     state: str
@@ -96,9 +94,7 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """Facts about the router.
-
-    `error` is "" if it responded. `kv` is None if its strategy uses no KV index or it did not
+    """`error` is "" if it responded. `kv` is None if its strategy uses no KV index or it did not
     report one; `decisions` are newest first.
     """
 

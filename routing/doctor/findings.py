@@ -32,9 +32,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """Problem found by a check: sentence `what`, `evidence` lines, and `fix`. `code` is set from
-    its check.
-    """
+    """Problem found by a check, with `evidence` lines and `fix`; `code` is the check's."""
 
     severity: Severity
     what: str
@@ -124,7 +122,6 @@ class Examination:
         return {Severity.ERROR: 2, Severity.WARNING: 1}.get(self.worst or Severity.INFO, 0)
 
     def data(self) -> dict[str, Any]:
-        """Return the JSON representation."""
         return {
             "endpoint": self.endpoint,
             "strategy": self.strategy,

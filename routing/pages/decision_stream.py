@@ -42,9 +42,7 @@ class DecisionStream:
         self._mark = secrets.token_hex(4)  # makes event ids unique per connection
 
     def look(self) -> ServerSentEvent | None:
-        """Return the next event, the previous one if nothing changed, None once the endpoint is
-        gone.
-        """
+        """Return the event, the previous one if unchanged, None if the endpoint is gone."""
         try:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
@@ -69,7 +67,6 @@ class DecisionStream:
 
 
 def rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
-    """Render decisions for the page."""
     return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
 
 

@@ -45,9 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    """Show workers and newest decisions; htmx refreshes the workers, `decision_stream` the
-    decisions.
-    """
+    """Show workers (refreshed by htmx) and decisions (by `decision_stream`)."""
     found = endpoint_or_404(name)
     workers = selectors.workers(found)
     wanted = DecisionFilter.read(request.GET)
@@ -137,7 +135,6 @@ def endpoint_or_404(name: str) -> Endpoint:
 
 
 def shell(found: Endpoint, tab: str) -> dict[str, Any]:
-    """Return the context shared by the endpoint's routing pages."""
     strategy = found.parsed.routing.effective_strategy
     return {
         "endpoint": found,

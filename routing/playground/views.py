@@ -145,9 +145,7 @@ def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
 
 
 def _pane(name: str, here: Endpoint) -> dict[str, Any]:
-    """Return the template context; `routes` are strategies the router can evaluate without
-    switching.
-    """
+    """Return the context; `routes` are strategies the router can evaluate now."""
     strategy = here.parsed.routing.effective_strategy
     known = (*_ALWAYS, "prefixaware") if strategy == "kvaware" else _ALWAYS
     return {

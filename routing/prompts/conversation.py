@@ -54,9 +54,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Conversation and its options.
-
-    `route`: "" uses the endpoint's strategy, else the named one; `worker` pins a worker. `salt`
+    """`route`: "" uses the endpoint's strategy, else the named one; `worker` pins a worker. `salt`
     prevents prefix cache hits ("" for none).
     """
 

@@ -20,7 +20,6 @@ def request_body(
 
 
 def snippets(url: str, api: str, body: dict[str, Any]) -> dict[str, str]:
-    """Return snippets by language."""
     path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
     address = url.rstrip("/") + path
     return {

@@ -37,9 +37,7 @@ def integer(word: bytes) -> int:
 
 @dataclass(slots=True)
 class SetOptions:
-    """Options of SET. `ttl_s` None: no expiry, or that of the existing value with `keep_ttl`; 0.0:
-    already expired.
-    """
+    """SET options. `ttl_s`: None without expiry (or with `keep_ttl`), 0.0 if already expired."""
 
     condition: Condition = Condition.ALWAYS
     ttl_s: float | None = None
@@ -80,9 +78,7 @@ def life(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -
 
 
 def may_expire(options: Sequence[bytes], left_s: float, wanted_s: float) -> bool:
-    """Return whether EXPIRE's NX, XX, GT, LT allow `wanted_s` for a key with `left_s` (inf: no
-    expiry).
-    """
+    """Return whether NX, XX, GT, LT allow `wanted_s` for a key with `left_s` (inf: none)."""
     names = {option.upper() for option in options}
     for option in options:
         if option.upper() not in (b"NX", b"XX", b"GT", b"LT"):

@@ -122,9 +122,7 @@ class _Reading:
             value.release()
 
     def _is_in_memory(self) -> bool:
-        """Return whether the reservation was committed as the key's value, with its remaining
-        lifetime.
-        """
+        """Commit the reservation with the remaining lifetime; return whether it succeeded."""
         assert self._room is not None
         now = time.monotonic()
         left = self._node.store.ttl(self._key, now)

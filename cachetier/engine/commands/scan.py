@@ -48,9 +48,7 @@ def compile_glob(pattern: bytes) -> Pattern[bytes]:
 
 
 def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
-    """Translate a bracket expression; return it and the position after it. The end of the pattern
-    closes it.
-    """
+    """Translate a bracket, closed by the pattern's end at the latest; return (regex, position)."""
     negated = pattern[place : place + 1] == b"^"
     place += negated
     chosen: set[int] = set()

@@ -84,7 +84,6 @@ def _reply_parts(session: ClientSession, value: Hold | DiskValue, first: int, st
 
 
 def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
-    """Return a copy of the range."""
     if not isinstance(value, Hold):
         return os.pread(value.fd, stop - start, value.offset + start)
     parts: list[memoryview] = []

@@ -42,11 +42,9 @@ class DiskCounters:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Disk usage.
-
-    `used_bytes` is the size of the files; `capacity_bytes` drops below the configured value while
-    the file system is full. `risen` entries are in memory as well; `waiting_bytes` are in memory
-    until written.
+    """`used_bytes` is the size of the files; `capacity_bytes` drops below the configured value
+    while the file system is full. `risen` entries are in memory as well; `waiting_bytes` are in
+    memory until written.
     """
 
     used_bytes: int
@@ -62,7 +60,6 @@ class DiskUsage:
 
 
 def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
-    """Return INFO fields."""
     return {
         "disk_state": usage.state.value,
         "disk_reason": usage.reason,
@@ -77,9 +74,7 @@ def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
 
 
 def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]:
-    """Yield the disk tier's own metric families; shared ones (used_bytes ... medium="nvme") are the
-    node's.
-    """
+    """Yield the disk-only metric families; shared ones are rendered by the node."""
     states = {f'state="{state.value}"': int(state is usage.state) for state in DiskState}
     yield from _family(pool, "disk_state", "gauge", "1 for the state the disk is in.", states)
     gauges = {

@@ -52,7 +52,6 @@ class Folder:
 
     @property
     def device(self) -> int:
-        """Return the file system's device id."""
         return os.fstat(self._fd).st_dev
 
     def _refuse_others_files(self) -> None:
@@ -77,9 +76,7 @@ class Folder:
         return fd
 
     def _keep_others_out(self) -> None:
-        """Restrict permissions: a folder created elsewhere (a mounted volume) may be
-        world-readable.
-        """
+        """Restrict permissions: a mounted volume may be world-readable."""
         if os.fstat(self._fd).st_mode & 0o077:
             with contextlib.suppress(OSError):  # other owner: the files themselves are restricted
                 os.fchmod(self._fd, 0o700)
@@ -111,7 +108,6 @@ class Folder:
         self._write_state(_CLEAN)
 
     def disown(self) -> None:
-        """Mark the contents as untrusted."""
         self._write_state("doubtful")
 
     def _write_state(self, text: str) -> None:
@@ -127,7 +123,6 @@ class Folder:
         os.fsync(self._fd)
 
     def segments(self) -> list[Path]:
-        """Return the segment files, oldest first."""
         paths = (self.path / name for name in self._names())
         return sorted(path for path in paths if segments.number_of(path) is not None)
 
@@ -136,7 +131,6 @@ class Folder:
             return {entry.name for entry in entries}
 
     def close(self) -> None:
-        """Release the lock."""
         os.close(self._lock_fd)
         os.close(self._fd)
 

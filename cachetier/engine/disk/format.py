@@ -168,7 +168,6 @@ def record_bytes(key: bytes, length: int) -> int:
 
 
 def pack_record(number: int, slot: int, key: bytes, length: int, crc: int) -> tuple[bytes, int]:
-    """Return (header and key, their CRC) for a value of this length and CRC."""
     fields = _RECORD.pack(_RECORD_MAGIC, len(key), slot, number, length, crc)
     own = zlib.crc32(key, zlib.crc32(fields))
     return fields + _CRC.pack(own) + key, own
@@ -185,7 +184,6 @@ def key_length(header: Buffer) -> int:
 
 
 def parse_record(header: Buffer, number: int, offset: int) -> tuple[Record, int]:
-    """Return (record, value CRC) from its header and key."""
     size = key_length(header)
     _, _, slot, owner, length, crc = _RECORD.unpack_from(header)
     key = bytes(header[RECORD_BYTES : RECORD_BYTES + size])

@@ -17,9 +17,7 @@ _FORGIVEN_S: Final = 120.0
 
 
 class DiskState(StrEnum):
-    """State of the disk. Only OK accepts writes. FULL and FAILING still serve readable values; GONE
-    and CLOSED serve none.
-    """
+    """Only OK accepts writes; GONE and CLOSED serve no reads either."""
 
     OK = "ok"
     FULL = "full"  # no space left or quota reached

@@ -67,7 +67,6 @@ class Segment:
         return self._lengths[slot]
 
     def use(self, slot: int) -> int:
-        """Count a use and return the total."""
         uses = self._uses[slot]
         if uses < _MANY_USES:
             self._uses[slot] = uses = uses + 1
@@ -105,7 +104,6 @@ class Index:
 
     @property
     def bytes_estimated(self) -> int:
-        """Return the estimated memory use."""
         return self._key_bytes + len(self._places) * ENTRY_BYTES
 
     def keys(self) -> Iterator[bytes]:
@@ -164,7 +162,6 @@ class Index:
         ]
 
     def oldest(self) -> Segment | None:
-        """Return the oldest inactive segment."""
         return next((one for one in self.segments.values() if not one.is_active), None)
 
     def emptiest(self, below: float) -> Segment | None:

@@ -64,7 +64,6 @@ class PendingWrites:
         hold.release()
 
     def end_all(self) -> None:
-        """End all writes after the writer stopped."""
         self._writes.clear()
         for write in list(self._held):
             write.ended = True

@@ -27,8 +27,6 @@ class SyncError(OSError):
 
 
 class RecoveredRecord(NamedTuple):
-    """Valid record found on opening a segment."""
-
     record: Record
     ends_ms: int
 
@@ -84,7 +82,6 @@ class SegmentFile:
         return room and len(self.records) < self.head.slots
 
     def append(self, key: bytes, views: Sequence[Buffer], length: int, crc: int) -> Record:
-        """Append a record, which becomes valid with `commit`."""
         slot = len(self.records)
         header, own = layout.pack_record(self.number, slot, key, length, crc)
         record = Record(slot, self.end, key, length, own)
@@ -181,10 +178,7 @@ class SegmentFile:
 
     # -- reading -------------------------------------------------------------------------------
     def read(self, record: Record, views: Sequence[memoryview] | None = None) -> None:
-        """Read and verify a value, into `views` or only into the page cache.
-
-        Raise FormatError on a checksum mismatch, OSError on a disk error.
-        """
+        """Verify a value, read into `views` or the page cache; raise FormatError or OSError."""
         _, crc = self._header(record)
         if views is None:
             found = layout.value_crc(self._chunks(record))

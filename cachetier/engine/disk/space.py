@@ -79,9 +79,7 @@ class Space:
         self.make_room()
 
     def goes_soon(self, segment: Segment) -> bool:
-        """Return whether the segment is removed soon, so that a returning value is better
-        rewritten.
-        """
+        """Return whether to rewrite a returning value, since the segment is removed soon."""
         if self._kept_bytes < self.limit * _NEARLY_FULL:
             return False
         segments = self._index.segments
@@ -119,7 +117,6 @@ class Space:
 
     # -- making room ---------------------------------------------------------------------------
     def make_room(self, *, may_compact: bool = True) -> None:
-        """Keep room for one more segment."""
         while self._is_short or self._index_is_large:
             if self._victim is not None:
                 return  # already in progress

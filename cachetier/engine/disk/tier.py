@@ -101,10 +101,7 @@ class DiskTier:
         return folder, index
 
     def close(self, finish_s: float) -> None:
-        """Write queued values for up to `finish_s` seconds and close the folder cleanly. Blocks.
-
-        Values handed out must not be read afterwards.
-        """
+        """Write queued values and close cleanly within `finish_s` seconds. Ends reads. Blocks."""
         self.health.closed("stopping")
         self._reader.close()
         self._writer.stop(finish_s)

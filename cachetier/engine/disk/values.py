@@ -15,8 +15,6 @@ _PROMOTED_AT = 2
 
 
 class ValueSource(Protocol):
-    """Disk tier operations of a StoredValue."""
-
     def is_at(self, segment: Segment, record: Record) -> bool: ...
 
     def read(
@@ -69,7 +67,6 @@ class StoredValue:
 
     @property
     def is_current(self) -> bool:
-        """Return whether this is still the key's value."""
         return self._tier.is_at(self._segment, self.record)
 
     def fetch(

@@ -139,14 +139,12 @@ class Writer:
             self._wake.notify()
 
     def remove(self, file: SegmentFile) -> None:
-        """Delete and close a file without readers."""
         self._do(lambda: self._remove(file))
 
     def retry(self) -> None:
         self._do(self._retry)
 
     def check(self) -> None:
-        """Check that the folder still exists."""
         self._do(self._check)
 
     def stop(self, finish_s: float) -> None:
@@ -362,9 +360,7 @@ class Writer:
             self._folder = self._open_again()
 
     def _open_again(self) -> Folder:
-        """Open the folder and empty it: drops during the failure are unknown, so no record can be
-        trusted.
-        """
+        """Open and empty the folder: values dropped during the failure must not return."""
         try:
             folder = Folder(self._path)
         except InUseError as exc:

@@ -47,7 +47,6 @@ class NamespaceAdmission:
         self._spaces: OrderedDict[str, _Space] = OrderedDict()
 
     def shut(self) -> list[str]:
-        """Return the namespaces that are currently shut."""
         return [name for name, space in self._spaces.items() if space.shut is not None]
 
     # -- a gate --------------------------------------------------------------------------------

@@ -115,13 +115,10 @@ class Arena:
 
     @staticmethod
     def cost(length: int) -> int:
-        """Return the memory a value of this length uses."""
         return -(-length // PAGE_BYTES) * PAGE_BYTES
 
     def take(self, length: int) -> list[Extent] | None:
-        """Allocate `length` bytes; None if there is no room, or no system memory (the arena then
-        shrinks).
-        """
+        """Allocate `length` bytes; None without room or system memory (the arena then shrinks)."""
         runs = self._pages.take(-(-length // PAGE_BYTES))
         if runs is None:
             return None
@@ -154,7 +151,6 @@ class Arena:
         self._recount()
 
     def _cool(self, runs: Sequence[Run]) -> None:
-        """Return the memory of these pages to the system."""
         advice = getattr(mmap, "MADV_REMOVE" if self.shm else "MADV_DONTNEED", None)
         for start, count in runs:
             _advise(self._map, advice, start, count)

@@ -19,9 +19,7 @@ MAX_EMPTY: Final = 1024
 
 @dataclass(slots=True)
 class Space:
-    """Usage of one namespace; "" is for keys that are not blocks. `bytes` and `blocks` are in
-    memory.
-    """
+    """Memory usage of one namespace; "" is for keys that are not blocks."""
 
     bytes: int = 0
     blocks: int = 0

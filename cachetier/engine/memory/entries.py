@@ -11,9 +11,7 @@ from cachetier.engine.store import Condition, Declined, Hold
 
 
 class Entry:
-    """Value with metadata: `data`, or its place in the arena. `gone`: removed, but kept for
-    holders.
-    """
+    """Value in `data` or the arena. `gone`: removed, but kept for holders."""
 
     __slots__ = ("born_at", "cost", "data", "ends_at", "extents", "gone", "holds", "length")
 
@@ -31,8 +29,6 @@ class Entry:
 
 
 class Owner(Protocol):
-    """Interface of the store for holds and reservations."""
-
     @property
     def arena(self) -> Arena: ...
     def let_go(self, entry: Entry) -> None: ...
@@ -43,8 +39,6 @@ class Owner(Protocol):
 
 
 class HeldEntry(Hold):
-    """Hold on an entry; see store.Hold."""
-
     __slots__ = ("_entry", "_owner")
 
     def __init__(self, owner: Owner, entry: Entry) -> None:

@@ -93,7 +93,6 @@ class Curve:
             self._follow(name, cost)
 
     def stored(self, key: bytes, cost: int) -> None:
-        """Record the cost of a stored key."""
         self._costs += cost
         self._costed += 1
         sample = self._samples.get(hash(key))
@@ -170,7 +169,6 @@ class Curve:
         return round(self._asked)
 
     def hit_ratio(self, capacity: int) -> float:
-        """Return the LRU hit ratio at `capacity` bytes."""
         if self._asked == 0 or capacity <= 0:
             return 0.0
         expected = self._asked * self._share
@@ -191,9 +189,7 @@ class Curve:
         return [Point(size, self.hit_ratio(size)) for size in sizes]
 
     def knee(self, capacity: int) -> int | None:
-        """Return the smallest of `points` beyond which no doubling gains KNEE_GAIN; None without
-        one or without lookups.
-        """
+        """Return the smallest of `points` beyond which no doubling gains KNEE_GAIN, else None."""
         if self._asked == 0:
             return None
         found = None

@@ -227,9 +227,7 @@ class MemoryStore:
         self._trim()
 
     def _trim(self) -> None:
-        """Evict down to a reduced capacity. Held values follow on release; values being received
-        may still be stored.
-        """
+        """Evict down to a reduced capacity; held values follow on release."""
         if self._trimming:
             return
         self._trimming = True
@@ -315,7 +313,6 @@ class MemoryStore:
                 self._evict(victim, EvictionReason.QUOTA, now)
 
     def give_up(self, entry: Entry) -> None:
-        """Release an abandoned reservation."""
         self._receiving -= entry.length
         self._pinned -= entry.cost
         self._free(entry)
@@ -323,7 +320,6 @@ class MemoryStore:
     def settle(
         self, key: bytes, entry: Entry, now: float, ttl_s: float | None, condition: Condition
     ) -> Declined | None:
-        """Make a completed reservation the key's value."""
         declined = self._unmet(key, now, condition)
         if declined is not None:
             self.give_up(entry)
@@ -367,7 +363,6 @@ class MemoryStore:
             self._free(entry)
 
     def _free(self, entry: Entry) -> None:
-        """Free the entry's memory for reuse."""
         self._used -= entry.cost
         if entry.extents:
             self.arena.give(entry.extents)

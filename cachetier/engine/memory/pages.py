@@ -111,7 +111,6 @@ class Pages:
         return brought
 
     def runs(self) -> list[Run]:
-        """Return every free run."""
         return sorted(self._length.items())
 
     # -- internals -----------------------------------------------------------------------------

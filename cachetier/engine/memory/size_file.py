@@ -38,7 +38,6 @@ class MemoryFile:
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        """Apply the file's size if it changed."""
         try:
             wanted = parse_size(read_memory_file(self._path))
         except ConfigError as exc:

@@ -85,9 +85,7 @@ class Listener:
 
 
 class TlsListener(Listener):
-    """TLS listener; `turned_away` is called for each connection closed because of the handshake
-    limit.
-    """
+    """TLS listener; `turned_away` counts connections closed by the handshake limit."""
 
     def __init__(
         self,

@@ -50,17 +50,13 @@ _TURN_S = 0.01
 
 
 class Out(Protocol):
-    """Ordered output of replies."""
-
     def write(self, data: bytes) -> None: ...
 
     def send(self, value: Hold | DiskValue) -> None:
         """Send the value's bytes; takes ownership and releases it once sent or dropped."""
         ...
 
-    def pending(self) -> int:
-        """Return the unsent bytes."""
-        ...
+    def pending(self) -> int: ...
 
     def is_behind(self) -> bool:
         """Return whether to produce no more replies: slow client, or paused."""
@@ -241,7 +237,6 @@ class ClientSession:
         return words
 
     def refusal(self, reason: str, length: int, detail: str) -> CommandError:
-        """Count a rejected value and return its error reply."""
         self.node.counters.rejected[reason] += 1
         if reason == DeclineReason.TOO_LARGE:
             if detail:
@@ -319,7 +314,6 @@ class ClientSession:
         return room
 
     def take_room(self) -> WriteReservation:
-        """Return the reservation that holds this command's value."""
         return self._rooms.pop()
 
     def _release_all(self) -> None:

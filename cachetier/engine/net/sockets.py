@@ -30,15 +30,11 @@ _WAIT_BYTES = 512 * 1024
 
 
 class ClientSocket(Protocol):
-    """Connection interface for the server."""
-
     def leave_if_idle(self) -> None: ...
     def leave_if_broken(self) -> None: ...
 
 
 class _File:
-    """Unsent rest of a disk value."""
-
     __slots__ = ("left", "place", "value")
 
     def __init__(self, value: DiskValue) -> None:
@@ -55,8 +51,6 @@ _Piece = bytes | memoryview | Hold | _File
 
 
 class SocketClient:
-    """Connection that owns its socket."""
-
     def __init__(
         self,
         sock: socket.socket,

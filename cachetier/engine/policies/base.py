@@ -27,9 +27,7 @@ class EvictionPolicy(Protocol):
         ...
 
     def removed(self, key: bytes) -> None:
-        """Record a removal other than eviction (deleted, expired), which does not affect
-        adaptation.
-        """
+        """Record a removal other than eviction, which does not affect adaptation."""
         ...
 
     def victim(self) -> bytes | None:
@@ -44,13 +42,9 @@ class EvictionPolicy(Protocol):
         """Record an eviction: of the victim, or of any other key (for example by a quota)."""
         ...
 
-    def resize(self, capacity: int) -> None:
-        """Set the store's capacity in bytes."""
-        ...
+    def resize(self, capacity: int) -> None: ...
 
-    def ghosts(self) -> int:
-        """Return the number of ghost keys."""
-        ...
+    def ghosts(self) -> int: ...
 
 
 # Ghost limit for small values, at about 150 bytes each.

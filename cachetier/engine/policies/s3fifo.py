@@ -97,10 +97,7 @@ class S3Fifo:
         return None
 
     def _victim_of_main(self) -> bytes | None:
-        """Return the first key without uses left, reinserting the ones before it.
-
-        Terminates: each round decrements every use count, at most three.
-        """
+        """Return the first key without uses left; ends after three rounds, as each costs a use."""
         while (key := self._main.first()) is not None:
             if self._uses[key] == 0:
                 return key

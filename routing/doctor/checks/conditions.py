@@ -35,8 +35,6 @@ def workers(facts: FleetFacts) -> str:
 
 
 def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
-    """Require the fact from at least two workers."""
-
     def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why
@@ -47,8 +45,6 @@ def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[Fleet
 
 
 def told(part: Callable[[WorkerFacts], Statement[Any]], what: str) -> Callable[[FleetFacts], str]:
-    """Require the fact from at least one worker."""
-
     def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why

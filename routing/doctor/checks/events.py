@@ -237,7 +237,6 @@ def _told(worker: WorkerFacts) -> Statement[object]:
 
 
 def _known(facts: FleetFacts) -> str:
-    """Require an event report from the router or a worker."""
     return (
         ""
         if not conditions.kvaware(facts)

@@ -19,9 +19,7 @@ Part = Callable[[WorkerFacts], Any]
 
 
 def _differing(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
-    """Return groups of workers by value, empty if all agree. Workers without the value are left to
-    other checks.
-    """
+    """Return groups of workers by value, empty if all agree; missing values are ignored."""
     told = [(worker.name, part(worker)) for worker in facts.workers]
     found = list(groups((name, value) for name, value in told if value not in (None, "", ())))
     return found if len(found) > 1 else []
