@@ -64,7 +64,6 @@ class CacheClient:
         self._closed = False
         self._shared = SharedMemory()
 
-    # -- operations ----------------------------------------------------------------------------
     def exists(
         self,
         keys: Sequence[bytes],
@@ -178,7 +177,6 @@ class CacheClient:
         self._drop_idle()
         self._shared.close()
 
-    # -- one batch on one connection -----------------------------------------------------------
     def _run(
         self,
         operation: str,

@@ -97,7 +97,6 @@ class Connection:
             self.send([command(b"SELECT", b"%d" % address.database)], deadline)
             self.read_ok(deadline)
 
-    # -- sending -------------------------------------------------------------------------------
     def send(self, pieces: Sequence[Piece], deadline: float) -> None:
         """Send all `pieces` in order without joining them."""
         waiting = [memoryview(piece) for piece in pieces if len(piece)]
@@ -122,7 +121,6 @@ class Connection:
         except OSError as exc:
             raise UnreachableError(f"connection lost while sending: {exc}") from None
 
-    # -- receiving -----------------------------------------------------------------------------
     def _receive(self, view: memoryview, deadline: float, *, whole: bool) -> int:
         left = _left(deadline)
         try:

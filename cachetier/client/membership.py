@@ -57,7 +57,6 @@ class Membership:
         else:
             threading.Thread(target=self._watch, name="emberline-members", daemon=True).start()
 
-    # -- read by every operation ---------------------------------------------------------------
     def clients(self) -> dict[str, CacheClient]:
         """Return the clients by node name; the dictionary is never mutated."""
         return self._now[0]
@@ -82,7 +81,6 @@ class Membership:
     def label(self, name: str) -> str:
         return name if name in self._named else OTHERS
 
-    # -- changes -------------------------------------------------------------------------------
     def poke(self) -> None:
         """Request an early refresh after a failure."""
         if self._nodes.kind == "cluster":
@@ -145,7 +143,6 @@ class Membership:
         if set(before) != set(wanted):
             self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
 
-    # -- background thread ---------------------------------------------------------------------
     def _watch(self) -> None:
         while not self._closing.is_set():
             self._look()

@@ -48,7 +48,6 @@ class CachePool:
     def __str__(self) -> str:
         return str(self.nodes)
 
-    # -- operations ----------------------------------------------------------------------------
     def lane(self, key: bytes) -> str:
         """Return the name of the key's first node; "" if no node is known."""
         return self._members.place(key, 0)
@@ -99,7 +98,6 @@ class CachePool:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # -- node statistics -----------------------------------------------------------------------
     def by_node(self) -> dict[str, Counters]:
         """Return counters per node, also departed ones; nodes beyond the limit share a label."""
         return self._members.counters()
@@ -116,7 +114,6 @@ class CachePool:
     def is_open(self) -> bool:
         return all(node.breaker.is_open for node in self._members.clients().values())
 
-    # -- batches across nodes ------------------------------------------------------------------
     def _first_copy_that_has(
         self, keys: Sequence[bytes], call: _Call, timeout_s: float
     ) -> list[KeyOutcome]:

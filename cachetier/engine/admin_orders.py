@@ -86,7 +86,6 @@ class Orders:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
             raise OrderError(401, "unauthorized", text, "authorization")
 
-    # -- commands ------------------------------------------------------------------------------
     def _flush(self, query: Mapping[str, str]) -> Reply:
         """Flush one namespace ("" = keys that are not blocks), or everything if unnamed."""
         namespace = query.get("namespace")

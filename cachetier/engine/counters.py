@@ -85,7 +85,6 @@ class Counters:
         """Return (hits, lookups) over all namespaces."""
         return sum(self.hits.values()), sum(self.lookups.values())
 
-    # -- Prometheus text -----------------------------------------------------------------------
     def render(self, usage: StoreUsage, disk: DiskUsage | None = None, *, up: bool) -> str:
         lines: list[str] = []
         for family in (self._operation_lines, self._block_lines, self._door_lines):

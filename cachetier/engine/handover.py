@@ -145,7 +145,6 @@ class Handover:
             if len(lane.keys) >= _BATCH_KEYS or lane.bytes >= _BATCH_BYTES:
                 await self._send(lane)
 
-    # -- one batch -----------------------------------------------------------------------------
     async def _send(self, lane: _Lane) -> None:
         keys, lane.keys, lane.bytes = lane.keys, [], 0
         if not keys or lane.problem:

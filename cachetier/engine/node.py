@@ -238,7 +238,6 @@ class Node:
             self.disk.close(_DISK_GRACE_S)
         self.store.arena.close()
 
-    # -- SCAN ----------------------------------------------------------------------------------
     # A scan iterates over a copy of the keys (references only), so that a key present throughout
     # is returned exactly once. A cursor is the scan's number and position; it is valid on any
     # connection.

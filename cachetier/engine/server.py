@@ -132,7 +132,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
             in_flight[op] += 1
         self._waiting_op = op
 
-    # -- session.Out ---------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)

@@ -158,7 +158,6 @@ class LookupBoard:
         for name in [name for name, lane in self._lanes.items() if lane.used_at < before]:
             self._lanes.pop(name).questions.put(None)
 
-    # -- lane threads --------------------------------------------------------------------------
     def _work(self, questions: _Questions) -> None:
         while True:
             batch = questions.get()

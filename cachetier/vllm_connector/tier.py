@@ -115,7 +115,6 @@ class EmberlineL2Tier(SecondaryTierManager):
         )
         return namespace.digest({**facts, "page": page_layout()})
 
-    # -- scheduler thread ----------------------------------------------------------------------
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()
 
@@ -196,7 +195,6 @@ class EmberlineL2Tier(SecondaryTierManager):
             raise RuntimeError("L2 threads are still running")
         self._rows.release()
 
-    # -- worker threads ------------------------------------------------------------------------
     def _block_key(self, key: OffloadKey) -> bytes:
         return block_key(self._namespace, get_offload_group_idx(key), get_offload_block_hash(key))
 
@@ -214,7 +212,6 @@ class EmberlineL2Tier(SecondaryTierManager):
     def _store(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
         return _went_well(self._l2.store(items, self._ttl_s, timeout_s))
 
-    # -- metrics -------------------------------------------------------------------------------
     @classmethod
     def build_metric_definitions(
         cls,

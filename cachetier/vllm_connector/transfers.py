@@ -162,7 +162,6 @@ class TransferPool:
             thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in threads)
 
-    # -- parts and lanes -----------------------------------------------------------------------
     def _cut(self, items: Sequence[Item]) -> list[tuple[str, list[int]]]:
         by_lane: dict[str, list[int]] = {}
         for place, (key, _) in enumerate(items):

@@ -134,7 +134,6 @@ class RequestParser:
     def is_idle(self) -> bool:
         return self._start == self._end and not self._missing_args
 
-    # -- buffers -------------------------------------------------------------------------------
     def get_buffer(self) -> memoryview:
         return self._targets[0] if self._missing else self._scratch_view()
 
@@ -187,7 +186,6 @@ class RequestParser:
         if count:
             targets[0] = targets[0][count:]
 
-    # -- parsing -------------------------------------------------------------------------------
     def next_request(self) -> Request | None:
         """Return the next complete, non-empty command, None if more bytes are needed."""
         while True:

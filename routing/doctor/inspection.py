@@ -91,8 +91,6 @@ def gather(
     )
 
 
-# -- the router
-
 _WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
 _DECISIONS = f"/decisions?limit={DECISIONS}"
 
@@ -133,9 +131,6 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
         return Statement(reader(page.found), status=200)
     except answers.ODD:
         return Statement(error="The router's answer is of another version than this doctor.")
-
-
-# -- the workers
 
 
 def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
@@ -188,9 +183,6 @@ def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Statemen
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Statement(error=f"cannot be reached ({type(error).__name__})")
     return Statement(content, status=status)
-
-
-# -- waiting
 
 
 def _wait(future: Future[Statement[T]], end: float) -> Statement[T]:

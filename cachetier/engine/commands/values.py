@@ -29,7 +29,6 @@ _AT_ONCE = 64
 _PART_BYTES = 256 * 1024
 
 
-# -- reading -----------------------------------------------------------------------------------
 def get(session: ClientSession, words: list[bytes]) -> Rest | None:
     value = look_now(session, words[0])
     if value is None or isinstance(value, Hold):
@@ -136,7 +135,6 @@ def type_(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.simple("string" if there else "none"))
 
 
-# -- writing -----------------------------------------------------------------------------------
 def set_(session: ClientSession, words: list[bytes]) -> None:
     options = set_options(words[2:])
     ttl_s = options.ttl_s
@@ -230,7 +228,6 @@ def _drop(node: Node, key: bytes) -> bool:
     return there
 
 
-# -- expiry ------------------------------------------------------------------------------------
 def ttl(session: ClientSession, words: list[bytes]) -> None:
     _reply_ttl(session, words[0], 1.0)
 

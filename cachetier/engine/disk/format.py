@@ -103,7 +103,6 @@ def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> 
     return layout.unpack(body)[1:]
 
 
-# -- head --------------------------------------------------------------------------------------
 def pack_superblock(block: Superblock) -> bytes:
     """Return the head and empty slots."""
     fields = (_MAGIC, VERSION, block.slots, block.number, block.target_bytes)
@@ -130,7 +129,6 @@ def parse_seal(head: Buffer, number: int) -> Seal:
     return Seal(offset, length, crc, records)
 
 
-# -- slots -------------------------------------------------------------------------------------
 def slot_offset(slot: int) -> int:
     return HEAD_BYTES + slot * SLOT_BYTES
 
@@ -151,7 +149,6 @@ def _slot_check(number: int, slot: int, ends_ms: int, crc: int) -> int:
     return zlib.crc32(_SLOT_PLACE.pack(number, slot, ends_ms, crc))
 
 
-# -- records -----------------------------------------------------------------------------------
 def crc32(data: Buffer, before: int = 0) -> int:
     return zlib.crc32(data, before)
 
@@ -195,7 +192,6 @@ def parse_record(header: Buffer, number: int, offset: int) -> tuple[Record, int]
     return Record(slot, offset, key, length, own), crc
 
 
-# -- table of contents -------------------------------------------------------------------------
 def pack_toc(records: Iterable[Record]) -> bytes:
     """Pack one entry per slot, in order."""
     parts: list[bytes] = []

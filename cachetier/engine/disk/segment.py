@@ -75,7 +75,6 @@ class SegmentFile:
     def size(self) -> int:
         return self.end + self._toc_bytes
 
-    # -- writing -------------------------------------------------------------------------------
     def fits(self, key: bytes, length: int) -> bool:
         more = layout.record_bytes(key, length) + layout.TOC_BYTES + len(key)
         room = self.size + more <= self.head.target_bytes
@@ -176,7 +175,6 @@ class SegmentFile:
     def close(self) -> None:
         os.close(self.fd)
 
-    # -- reading -------------------------------------------------------------------------------
     def read(self, record: Record, views: Sequence[memoryview] | None = None) -> None:
         """Verify a value, read into `views` or the page cache; raise FormatError or OSError."""
         _, crc = self._header(record)
@@ -206,7 +204,6 @@ class SegmentFile:
             place += len(piece)
             yield piece
 
-    # -- opening -------------------------------------------------------------------------------
     @classmethod
     def open(cls, path: Path) -> tuple[SegmentFile, list[RecoveredRecord]]:
         """Return the sealed segment and its valid records; raise FormatError if invalid."""

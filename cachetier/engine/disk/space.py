@@ -54,7 +54,6 @@ class Space:
     def _kept_bytes(self) -> int:
         return sum(segment.size for segment in self._index.segments.values())
 
-    # -- writer events -------------------------------------------------------------------------
     def opened(self, file: SegmentFile, free_bytes: int) -> None:
         segment = Segment(file, self._segment_bytes)
         self._index.open(segment)
@@ -86,7 +85,6 @@ class Space:
         older = sum(number < segment.file.number for number in segments)
         return older < len(segments) // 4
 
-    # -- removal -------------------------------------------------------------------------------
     def retire(self, segment: Segment) -> OSError | None:
         """Remove a segment durably; return the error if the disk rejected it."""
         trouble: OSError | None = None
@@ -115,7 +113,6 @@ class Space:
         for segment in list(self._index.segments.values()):
             self.retire(segment)
 
-    # -- making room ---------------------------------------------------------------------------
     def make_room(self, *, may_compact: bool = True) -> None:
         while self._is_short or self._index_is_large:
             if self._victim is not None:

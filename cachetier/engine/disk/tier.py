@@ -130,7 +130,6 @@ class DiskTier:
                 self._index.take(key)  # the slot on disk holds the expiry already
             self._space.remove_if_empty(segment)
 
-    # -- store interface -----------------------------------------------------------------------
     @property
     def spare_bytes(self) -> int:
         """Return the memory to keep free for values to be written, less what they use now."""
@@ -274,7 +273,6 @@ class DiskTier:
             reason=self.health.reason,
         )
 
-    # -- durable before the reply --------------------------------------------------------------
     def _wipe(self, file: SegmentFile, slots: Sequence[int]) -> None:
         if file.voided:
             return
@@ -299,7 +297,6 @@ class DiskTier:
         self._writer.halted = True
         self.failed(error, "dropping a value")
 
-    # -- reading -------------------------------------------------------------------------------
     def _alive(self, key: bytes) -> tuple[Segment, int] | None:
         place = self._index.find(key)
         if place is None or place[0].ends[place[1]] <= _wall_ms():
@@ -346,7 +343,6 @@ class DiskTier:
     def unpin(self, segment: Segment) -> None:
         self._space.unpin(segment)
 
-    # -- writer events -------------------------------------------------------------------------
     def opened(self, file: SegmentFile, free_bytes: int) -> None:
         self._space.opened(file, free_bytes)
 

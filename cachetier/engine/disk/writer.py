@@ -127,7 +127,6 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="l2-disk-writer", daemon=True)
         self._thread.start()
 
-    # -- event loop side -----------------------------------------------------------------------
     def write(self, write: Write) -> None:
         with self._wake:
             self._writes.append(write)
@@ -162,7 +161,6 @@ class Writer:
             self._urgent.append(piece)
             self._wake.notify()
 
-    # -- writer thread -------------------------------------------------------------------------
     def _run(self) -> None:
         while True:
             piece = self._next()
@@ -198,7 +196,6 @@ class Writer:
     def _tell(self, event: Callable[..., None], *args: object) -> None:
         self._mailbox.put(lambda: event(*args))
 
-    # -- writing -------------------------------------------------------------------------------
     def _write(self, write: Write) -> None:
         """Write one item; a value waits for room, a move does not."""
         outcome = self._try(write)
@@ -302,7 +299,6 @@ class Writer:
             with contextlib.suppress(OSError):  # the machine is likely to be restarted
                 self._folder.disown()
 
-    # -- removal -------------------------------------------------------------------------------
     def _remove(self, file: SegmentFile) -> None:
         if file is self._active:
             self._active = None
@@ -321,7 +317,6 @@ class Writer:
         self._is_short = False
         self._tell(self._events.closed, file)
 
-    # -- recovery ------------------------------------------------------------------------------
     def _check(self) -> None:
         if self._folder is not None and not self.halted:
             try:
@@ -377,7 +372,6 @@ class Writer:
             raise
         return folder
 
-    # -- shutdown ------------------------------------------------------------------------------
     def _leave(self) -> None:
         try:
             if self._active is not None and not self.halted:

@@ -49,7 +49,6 @@ class NamespaceAdmission:
     def shut(self) -> list[str]:
         return [name for name, space in self._spaces.items() if space.shut is not None]
 
-    # -- a gate --------------------------------------------------------------------------------
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
         space = self._space(key)
         if space.shut is None:

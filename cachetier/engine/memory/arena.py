@@ -66,7 +66,6 @@ class Arena:
         self._mark = self._first  # pages from here on were never warmed
         self.short_of_memory = False
 
-    # -- mapping -------------------------------------------------------------------------------
     def _map_private(self, count: int) -> mmap.mmap:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         try:
@@ -104,7 +103,6 @@ class Arena:
             os.close(self._fd)
             self._fd = -1
 
-    # -- allocation ----------------------------------------------------------------------------
     @property
     def capacity_bytes(self) -> int:
         return self._count * PAGE_BYTES
@@ -138,7 +136,6 @@ class Arena:
     def readable(self, extents: Sequence[Extent]) -> list[memoryview]:
         return [self._read_view[at : at + size] for at, size in extents]
 
-    # -- size ----------------------------------------------------------------------------------
     def resize(self, capacity_bytes: int) -> None:
         """Resize; shrinks by the pages free now, so call again when more are freed."""
         wanted = min(capacity_bytes // PAGE_BYTES, self._limit - self._first)
@@ -156,7 +153,6 @@ class Arena:
             _advise(self._map, advice, start, count)
             self._warm[start : start + count] = bytes(count)
 
-    # -- warming -------------------------------------------------------------------------------
     def _warm_up(self, start: int, count: int) -> bool:
         """Warm these pages, and more if all following are new; return whether they have memory."""
         stop = start + count

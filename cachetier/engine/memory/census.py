@@ -48,7 +48,6 @@ class Census:
         """Return the namespaces, largest first."""
         return sorted(self._spaces.items(), key=lambda item: (-item[1].bytes, item[0]))
 
-    # -- a gate --------------------------------------------------------------------------------
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
         return None
 

@@ -84,7 +84,6 @@ class Curve:
         self._costs = 0
         self._costed = 0
 
-    # -- updates -------------------------------------------------------------------------------
     def asked(self, key: bytes, cost: int | None = None) -> None:
         """Record a lookup; `cost` in bytes if known."""
         self._asked += 1
@@ -154,7 +153,6 @@ class Curve:
             self._sums.add(slot, sample.cost)
         self._next_slot = len(ordered)
 
-    # -- reading -------------------------------------------------------------------------------
     @property
     def samples(self) -> int:
         return len(self._samples)

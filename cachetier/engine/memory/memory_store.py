@@ -83,7 +83,6 @@ class MemoryStore:
         self._resized_at = 0.0
         self._trimming = False
 
-    # -- reading -------------------------------------------------------------------------------
     def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
         entry = self._alive(key, now)
         if entry is None:
@@ -119,7 +118,6 @@ class MemoryStore:
             self._used, self._capacity, len(self._entries), self._gone, self._receiving
         )
 
-    # -- writing -------------------------------------------------------------------------------
     def room(
         self, key: bytes, length: int, now: float, condition: Condition
     ) -> WriteReservation | Declined:
@@ -260,7 +258,6 @@ class MemoryStore:
         self._swept_to = max(self._swept_to, second)
         return count
 
-    # -- space ---------------------------------------------------------------------------------
     def _unmet(self, key: bytes, now: float, condition: Condition) -> Declined | None:
         """Return the unmet condition, if any. The check counts as a use of an existing key."""
         if condition is Condition.ALWAYS:
@@ -346,7 +343,6 @@ class MemoryStore:
         for gate in self._gates:
             gate.added(key, entry.cost)
 
-    # -- holds ---------------------------------------------------------------------------------
     def _hold(self, entry: Entry) -> Hold:
         entry.holds += 1
         if entry.holds == 1:
@@ -374,7 +370,6 @@ class MemoryStore:
         for gate in self._gates:
             gate.used(key)
 
-    # -- removal -------------------------------------------------------------------------------
     def _alive(self, key: bytes, now: float) -> Entry | None:
         entry = self._entries.get(key)
         if entry is None:

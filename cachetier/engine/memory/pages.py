@@ -35,7 +35,6 @@ class Pages:
         """Return the first page that was never in the pool."""
         return self._top
 
-    # -- allocation ----------------------------------------------------------------------------
     def take(self, count: int) -> list[Run] | None:
         """Allocate `count` pages as runs, None if fewer are free."""
         if count > self.free:
@@ -69,7 +68,6 @@ class Pages:
                 self._remove(start + count, after)
             self._add(first, length)
 
-    # -- the pool ------------------------------------------------------------------------------
     def extend(self, count: int) -> None:
         """Add `count` never used pages."""
         if count:
@@ -113,7 +111,6 @@ class Pages:
     def runs(self) -> list[Run]:
         return sorted(self._length.items())
 
-    # -- internals -----------------------------------------------------------------------------
     def _add(self, start: int, length: int) -> None:
         self._length[start] = length
         self._start[start + length] = start

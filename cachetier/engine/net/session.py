@@ -108,7 +108,6 @@ class ClientSession:
         self._rooms: list[WriteReservation] = []  # of the request being received
         self.parser = RequestParser(self._limits(), self._land)
 
-    # -- requests ------------------------------------------------------------------------------
     def feed(self) -> None:
         """Execute the complete requests in the parser."""
         self.moved_at = time.monotonic()
@@ -249,7 +248,6 @@ class ClientSession:
             return CommandError(f"OOM {detail}, try again")
         return CommandError(f"OOM not stored: {detail or reason}")
 
-    # -- replies -------------------------------------------------------------------------------
     def reply(self, data: bytes) -> None:
         self._small.append(data)
 
@@ -274,7 +272,6 @@ class ClientSession:
             self.out.write(b"".join(self._small))
             self._small.clear()
 
-    # -- incoming values -----------------------------------------------------------------------
     def _limits(self) -> Limits:
         if not self.logged_in:
             return limits_before_login()

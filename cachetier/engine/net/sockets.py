@@ -76,7 +76,6 @@ class SocketClient:
         clients.add(self)
         self._settle()
 
-    # -- session.Out ---------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         if self._is_closed:
             return
@@ -111,7 +110,6 @@ class SocketClient:
             self._session.feed()
             self._settle()
 
-    # -- event loop callbacks ------------------------------------------------------------------
     def _readable(self) -> None:
         session = self._session
         parser = session.parser
@@ -182,7 +180,6 @@ class SocketClient:
             except OSError:  # only costs more wakeups
                 return
 
-    # -- sending -------------------------------------------------------------------------------
     def _flush(self) -> None:
         pieces = self._pieces
         try:
@@ -238,7 +235,6 @@ class SocketClient:
             file.release()
             self._pieces.popleft()
 
-    # -- closing -------------------------------------------------------------------------------
     def leave_if_idle(self) -> None:
         """Close between two requests; replies in progress are still sent."""
         if self._session.is_between_requests():
