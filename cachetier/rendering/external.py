@@ -103,9 +103,7 @@ def mooncake(spec: CacheSpec) -> Rendered:
     if store.protocol not in ("rdma", "tcp"):
         raise RenderError(f"mooncake.protocol: {store.protocol!r} is not one of rdma, tcp")
     if spec.l2 is not None:
-        raise RenderError(
-            "l2: not supported with Mooncake Store, which is the shared tier itself: remove l2"
-        )
+        raise RenderError("l2: Mooncake Store is the shared tier itself: leave l2 out")
     each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
     content = {
         "mode": "embedded",

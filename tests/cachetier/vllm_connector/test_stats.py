@@ -30,7 +30,7 @@ for name in ("OffloadingCounterMetadata", "OffloadingGaugeMetadata", "Offloading
             if "labelnames" not in facts else types.SimpleNamespace(**facts))
 sys.modules["cachetier.vllm_connector.compat"] = compat
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import Outcome
+from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.vllm_connector import stats
 
@@ -47,7 +47,7 @@ assert first.gauges[stats.NODES, ()] == 2
 assert reporter.take() is None, "nothing happened"
 
 outcomes = pool.exists([b"k%d" % i for i in range(20)], 5.0)
-assert set(outcomes) == {Outcome.ERROR}
+assert set(outcomes) == {KeyOutcome.ERROR}
 reporter.dropped(3)
 board.timed_out = 2
 second = reporter.take()
