@@ -1,7 +1,6 @@
-"""Every change a person or another room asks of a cache tier: check, do, notify.
+"""Cache tier actions: check rights and input, write, audit, notify.
 
-Promises that a refused action changes nothing, and that each one is in the audit trail. Rights
-are checked here too, so that a page, REST and a command cannot differ.
+A rejected action changes nothing. Pages, REST and commands share these checks.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ _NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
 
 
 def ensure_default_tier() -> CacheTier:
-    """The tier an endpoint with `tieredstorage` uses unless it names another; created on first
-    need, by nobody.
+    """Return the default tier, creating it if needed.
 
-    Safe against itself: of callers at the same moment, one creates it and all get it. A tier that
-    is being deleted is wanted again: it comes back once the old one is gone.
+    Safe under concurrent calls. A default tier being deleted is returned as it is; a call after
+    its removal creates it again.
     """
     found = CacheTier.objects.filter(name=DEFAULT_TIER).first()
     if found is not None:
@@ -50,7 +48,7 @@ def ensure_default_tier() -> CacheTier:
 
 
 def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
-    """A tier of that name; what `data` leaves out is as `TierSpec` has it."""
+    """Create a tier; fields missing from `data` take the `TierSpec` defaults."""
     require(actor, "operator")
     checked = tier_spec.check_name(name)
     spec = tier_spec.create(data, selectors.room())
@@ -76,7 +74,7 @@ def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
 def change(
     actor: User, name: str, data: Mapping[str, Any], *, expected_generation: int | None = None
 ) -> CacheTier:
-    """Give the tier other sizes, nodes or rules; `tier_spec.FIELDS` says what each does."""
+    """Change spec fields of the tier (see `spec.FIELDS`)."""
     require(actor, "operator")
     with transaction.atomic():
         tier = _locked(name)
@@ -97,9 +95,9 @@ def change(
 
 
 def flush(actor: User, name: str, namespace: Any) -> int:
-    """Forget what one namespace holds on every node, "" for all of them; how many values went.
+    """Flush one namespace ("" = all) on every node and return the number of values dropped.
 
-    Raises Refused with status 502 naming the nodes that did not do it; the others have.
+    Raise Refused (502) naming the nodes that did not respond; the others were flushed.
     """
     require(actor, "operator")
     if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
@@ -108,7 +106,7 @@ def flush(actor: User, name: str, namespace: Any) -> int:
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
     with transaction.atomic():
         tier = _locked(name)
-        # One that stops answers nobody any more, and forgets by itself.
+        # A stopping node serves no requests and loses its memory anyway.
         asked = tier.nodes.exclude(admin_url="").exclude(state=ReplicaState.STOPPING)
         nodes = [(node.name, node.admin_url) for node in asked]
         record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
@@ -121,7 +119,7 @@ def flush(actor: User, name: str, namespace: Any) -> int:
 
 
 def delete(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
-    """Stop the tier and forget it; refused while anything uses it."""
+    """Delete the tier; rejected while anything uses it."""
     if actor is not None:
         require(actor, "operator")
     with transaction.atomic():
@@ -147,7 +145,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
 
 
 def _locked(name: str) -> CacheTier:
-    """The tier, its row held until the end of the transaction; a deletion cannot be undone."""
+    """Return the tier with its row locked; raise if it is being deleted."""
     tier = CacheTier.objects.select_for_update().filter(name=name).first()
     if tier is None or tier.deleted_at is not None:
         what = "is being deleted" if tier is not None else "does not exist"

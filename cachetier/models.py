@@ -1,7 +1,6 @@
-"""Rows: what is wanted of a cache tier, what is seen of it, and its nodes.
+"""Models: desired cache tiers, their observed status and nodes.
 
-Promises invariants and names only. `actions` writes CacheTier; `reconciler` alone writes
-CacheTierStatus and CacheNode.
+`actions` writes CacheTier; only `reconciler` writes CacheTierStatus and CacheNode.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from console.claims import Desired, Observed
 
 
 class CacheTier(Desired):
-    """A pool of nodes which the workers of many endpoints share (L2). Sizes are each node's."""
+    """Pool of cache nodes (L2) shared by workers of many endpoints. Sizes are per node."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
@@ -64,13 +63,12 @@ class CacheTier(Desired):
 
     @property
     def shown_phase(self) -> str:
-        """Deleting from the moment it is asked for, not from the next pass on."""
+        """Return Deleting as soon as deletion is requested, else the observed phase."""
         return TierPhase.DELETING if self.deleted_at is not None else self.status.phase
 
 
 class CacheTierStatus(Observed):
-    """`url` is where workers find its nodes (see cachetier.client.node_list), kept while they
-    restart."""
+    """Observed tier state; `url` is the workers' node list, kept while nodes restart."""
 
     tier = models.OneToOneField(
         CacheTier, primary_key=True, on_delete=models.CASCADE, related_name="status"
@@ -86,9 +84,7 @@ class CacheTierStatus(Observed):
 
 
 class CacheNode(models.Model):
-    """One process of a tier as last seen; `stats` is what it last said of itself.
-
-    `restarts` counts deaths after which it came back, under the tier's present size."""
+    """Observed node process; `restarts` counts unplanned ones under the current spec."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tier = models.ForeignKey(CacheTier, on_delete=models.CASCADE, related_name="nodes")
@@ -117,5 +113,5 @@ class CacheNode(models.Model):
 
     @property
     def lost_at(self) -> datetime | None:
-        """When it came back empty, while the process is still that one."""
+        """Return when the process restarted with empty memory, None for any other process."""
         return self.last_restart_at if self.last_restart_at == self.started_at else None

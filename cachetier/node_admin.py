@@ -1,6 +1,6 @@
-"""Questions and orders to the admin port of nodes, each with a deadline; for actions and passes.
+"""Client of the cache nodes' admin port, and the password and node list files.
 
-Promises that a node which does not answer is a fact, not an error. Must not know rows.
+Every call has a deadline; a node that does not respond is a result, not an error.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from console.provisioners.base import ReplicaObservation
 
 
 def password_file() -> Path:
-    """Its path; the file exists (mode 0600) when this returns, unless it was given to us."""
+    """Return the path of the password file; create it (mode 0600) unless one is configured."""
     path: Path = settings.EMBERLINE.l2_password_file
     own_secret(path, 32)
     return path
 
 
 def node_list_file(tier: str) -> Path:
-    """Where workers read which nodes a tier has (see `node_list`)."""
     path: Path = settings.EMBERLINE.var / "cache" / f"{tier}.nodes"
     return path
 
@@ -39,7 +38,7 @@ _AT_ONCE = 8
 
 
 def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[str]]:
-    """(values dropped, names of nodes that did not do it) over (name, admin URL) pairs."""
+    """Flush the (name, admin URL) nodes; return (values dropped, names of nodes that failed)."""
     found = list(nodes)
     query = f"?namespace={quote(namespace, safe='')}" if namespace else ""
     token = password_file().read_text().strip()
@@ -50,9 +49,10 @@ def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[s
 
 
 def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
-    """Whether the node is at handing what is hot to the heirs (HOST:PORT), begun now if it was not.
+    """Start a handover of hot values to `heirs` (HOST:PORT) if none runs; return whether it is
+    running.
 
-    False once it has ended, well or not, and for a node that does not answer: it holds up nobody.
+    False once it has ended, successfully or not, and for a node that does not respond.
     """
     status, said = _ask("GET", f"{admin_url}/stats")
     if status != 200:
@@ -71,7 +71,7 @@ def _order(url: str, token: str) -> int | None:
 
 
 def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
-    """Status and what was said; (0, {}) for a node that cannot be understood."""
+    """Return (status, JSON body), or (0, {}) if the node is unreachable or the body is invalid."""
     secret = token or password_file().read_text().strip()
     try:
         status, body = fetch(
@@ -88,14 +88,12 @@ def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
 
 
 def list_url(path: Path, copies: int) -> str:
-    """What a worker is told (see cachetier.client.node_list)."""
     suffix = "" if copies == 1 else f"?replicas={copies}"
     return f"file://{path}{suffix}"
 
 
 def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
-    """The nodes that belong to the tier and have an address, ready or not: one that restarts keeps
-    its place, since moving its keys away and back would cost more than missing them."""
+    """Return node addresses, ready or not: a restarting node keeps its keys."""
     return [
         f"redis://{urlsplit(replica.urls[port]).netloc}/0?name={replica.name}"
         for replica in sorted(replicas, key=lambda one: one.index)
@@ -104,7 +102,7 @@ def lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> lis
 
 
 def write(path: Path, found: list[str]) -> bool:
-    """Whether the file had to be changed."""
+    """Write the node list; return whether the file changed."""
     text = "".join(f"{line}\n" for line in found)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False

@@ -1,8 +1,7 @@
-"""Brings a cache tier from what is seen to what is wanted, one short pass at a time.
+"""Cache tier reconciler: short passes from observed to desired state.
 
-Promises that a pass never waits, that two never act on one tier at once (the claim), and that
-whatever fails is tried again later and said on the row. Knows the provisioner's four verbs and the
-node's /metrics; writes CacheTierStatus and CacheNode, nobody else does.
+A pass never waits, and the claim prevents two passes on one tier. Failures are recorded on the row
+and retried. Sole writer of CacheTierStatus and CacheNode.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ from console.provisioners.base import (
 log = logging.getLogger(__name__)
 
 CLAIM_S = 30
-# Seconds until the next look: while something is happening, and when all is well (the numbers on
-# the Cache page are as old as this).
+# Seconds until the next pass: during a change, and in steady state (also the age of the statistics
+# on the Cache page).
 BUSY_S = 1.0
 CALM_S = 5.0
 FAILED_S = 30.0
 
 
 def reconcile(tier_id: str) -> None:
-    """One pass, or nothing when another process is at it."""
+    """Run one pass unless another process holds the claim."""
     held = claim(CacheTierStatus, tier_id, CLAIM_S)
     if held is None:
         return
-    due_in_s = FAILED_S  # a pass that crashes must not come back at once
+    due_in_s = FAILED_S  # delays the retry if the pass crashes
     try:
         due_in_s = _pass(held)
     except TemporaryError as error:
@@ -92,7 +91,7 @@ def _pass(held: Claim) -> float:
         deleting=False,
     )
     if not _write(held, tier, seen, verdict, stats):
-        log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
+        log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
     return CALM_S if verdict.phase is TierPhase.READY and not leaving else BUSY_S
 
 
@@ -102,7 +101,7 @@ def _nodes(facts: NodeFacts) -> WorkloadSpec:
 
 
 def _url(tier: CacheTier) -> str:
-    """Where workers find the nodes: a file on this machine, a name on a cluster."""
+    """Return the node list URL: a local file, or a DNS name on a cluster."""
     if not tier.cluster:
         return node_admin.list_url(node_list_file(tier.name), tier.copies)
     facts = NodeFacts(tier.name, tier.spec, password_file())
@@ -110,8 +109,10 @@ def _url(tier: CacheTier) -> str:
 
 
 def _leaving(tier: CacheTier, provisioner: Provisioner) -> int:
-    """How many nodes must stay for now, since one too many hands its values to the others; 0 if
-    none does. The list of nodes has let go of it by then, so nothing new comes in."""
+    """Return how many nodes to keep for now while a surplus node hands over its values, else 0.
+
+    The node list already excludes the surplus node, so it receives no new values.
+    """
     if not tier.nodes.filter(index__gte=tier.node_count, state=ReplicaState.READY).exists():
         return 0
     ready = provisioner.observe(Ref(provisioner.name, workload_name(tier.name))).ready()
@@ -150,7 +151,7 @@ def _write(
     verdict: TierVerdict,
     stats: dict[str, node_stats.NodeStats | None],
 ) -> bool:
-    """Status and nodes in one transaction; False, and nothing written, if the claim is lost."""
+    """Write status and nodes in one transaction; return False if the claim is lost."""
     before = tier.status
     fields: dict[str, Any] = {
         "phase": verdict.phase,
@@ -167,7 +168,7 @@ def _write(
     with transaction.atomic():
         if not held.write(**fields):
             return False
-        if listed:  # written under the claim, so that an old pass cannot undo a newer one's
+        if listed:  # written under the claim: a stale pass cannot overwrite a newer one
             node_admin.write(node_list_file(tier.name), listed)
         known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
@@ -187,7 +188,7 @@ def _write_node(
     replica: ReplicaObservation,
     stats: node_stats.NodeStats | None,
 ) -> None:
-    """Within the transaction of the claim, so that a restart is told by one pass only."""
+    """Write one node row, within the claim's transaction, so that a restart is reported once."""
     now = timezone.now()
     started_at = datetime.fromtimestamp(replica.started_at, UTC) if replica.started_at else None
     fields: dict[str, Any] = {
@@ -208,12 +209,12 @@ def _write_node(
             fields["last_restart_at"] = started_at
             _tell_restart(before, replica)
         else:
-            del fields["restarts"]  # it has died; counted and told when it is back
+            del fields["restarts"]  # process is down; counted once it is back
     CacheNode.objects.update_or_create(tier=tier, index=replica.index, defaults=fields)
 
 
 def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
-    """Its death was nobody's wish (the provisioner counts no others), and memory was lost."""
+    """Record an unplanned restart (the provisioner counts no others) and the loss of memory."""
     changes = diff(
         {"pid": before.pid or None, "restarts": before.restarts},
         {"pid": replica.pid or None, "restarts": replica.restarts},
@@ -221,11 +222,11 @@ def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
     lost = before.stats.get("used_bytes")
     changes |= {"held_bytes": [lost, 0]} if lost else {}
     record(None, "restart", f"cache-node/{replica.name}", changes)
-    log.warning("cache node %s died and is back: what it held in memory is gone", replica.name)
+    log.warning("Cache node %s crashed and restarted; its memory contents are lost", replica.name)
 
 
 def redis_url(observed: str) -> str:
-    """Provisioners speak of http://HOST:PORT; clients of this port want redis://HOST:PORT/0."""
+    """Convert the provisioner's http://HOST:PORT to redis://HOST:PORT/0."""
     if not observed:
         return ""
     return f"redis://{observed.removeprefix('http://').rstrip('/')}/0"
@@ -236,4 +237,4 @@ def _report(held: Claim, reason: str, message: str, phase: str | None = None) ->
     if phase is not None:
         fields |= {"phase": phase, "phase_since": timezone.now()}
     held.write(**fields)
-    log.warning("cache tier %s: %s: %s", held.pk, reason, message)
+    log.warning("Cache tier %s: %s: %s", held.pk, reason, message)

@@ -1,6 +1,6 @@
-"""Every read of cache tiers that pages, REST and other rooms make.
+"""Read queries on cache tiers for pages, REST and other apps.
 
-Promises plain values, and a number of queries that does not grow with the rows.
+They return plain values; the number of queries does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters
 from console.web.shell.search import EACH, Hit
 
-# A tier beside workers on one machine must leave them room.
+# A local tier shares the machine's memory with workers.
 _SHARE_OF_MEMORY = 0.75
 _SHARE_OF_DISK = 0.8
 
@@ -46,9 +46,11 @@ def room() -> SpareCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """How a worker reaches a tier. `url` is "" until the tier has first come up; it is kept while
-    nodes restart, come or go (workers follow the list it names, and recompute meanwhile).
-    `reason` and `message` say why it is not ready."""
+    """Connection of a worker to a tier.
+
+    `url` is "" until the tier is first ready, then kept while nodes change. `reason` and `message`
+    explain why the tier is not ready.
+    """
 
     url: str
     password_file: str
@@ -59,7 +61,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class TierNumbers:
-    """A tier's nodes summed up; None where no node has said it."""
+    """Statistics summed over a tier's nodes; None where no node reported the value."""
 
     used_bytes: float | None
     capacity_bytes: float | None
@@ -96,8 +98,6 @@ class TierNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A tier in a list."""
-
     tier: CacheTier
     numbers: TierNumbers
     users: list[str]
@@ -105,7 +105,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A tier on its page; `what_if` and `drawing` are None while too little was asked for."""
+    """Tier detail; `what_if` and `drawing` are None until enough lookups were sampled."""
 
     tier: CacheTier
     numbers: TierNumbers
@@ -117,7 +117,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class TargetNode:
-    """What Prometheus scrapes: `address` is HOST:PORT of the node's admin port."""
+    """Prometheus scrape target; `address` is HOST:PORT of the admin port."""
 
     tier: str
     name: str
@@ -146,19 +146,19 @@ def tiers() -> QuerySet[CacheTier]:
 
 
 def tier_names() -> list[str]:
-    """Those an endpoint may name: all that stay, and the default one, made on first need."""
+    """Return the names an endpoint may use, with the default tier, which is made on demand."""
     found = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
     return sorted({DEFAULT_TIER, *found})
 
 
 def tier_clusters() -> dict[str, str]:
-    """On which cluster each is, "" for this machine; the default one is made where endpoints go."""
+    """Map each tier to its cluster ("" = this machine), including a default tier to be made."""
     found = CacheTier.objects.filter(deleted_at=None).values_list("name", "cluster")
     return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
 
 
 def by_cluster() -> dict[str, list[str]]:
-    """Who of us uses a cluster, as `console.clusters.related_objects` asks; also what is being deleted."""
+    """Map each cluster to its tiers, including those being deleted."""
     found: dict[str, list[str]] = {}
     for name, cluster in CacheTier.objects.values_list("name", "cluster"):
         where = cluster or clusters.default_cluster()
@@ -188,7 +188,7 @@ def numbers(tier: CacheTier) -> TierNumbers:
 
 
 def users_seen(viewer: Somebody) -> dict[str, list[str]]:
-    """Who uses each tier, in the words the viewer may read."""
+    """Map each tier to its users, limited to what the viewer may see."""
     return {name: gate.shown(users, viewer) for name, users in signals.by_tier().items()}
 
 
@@ -213,7 +213,7 @@ def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
 
 
 def targets() -> Iterator[TargetNode]:
-    """Every node that has an address, ready or not: a target that is down must be seen as down."""
+    """Yield every node with an address, ready or not, so that scrapes show nodes that are down."""
     for node in CacheNode.objects.select_related("tier").exclude(admin_url=""):
         address = urlsplit(node.admin_url).netloc
         yield TargetNode(node.tier.name, node.name, address, node.tier.cluster)
@@ -225,7 +225,7 @@ def _sum(nodes: list[CacheNode], name: str) -> float | None:
 
 
 def find(_viewer: Any, text: str) -> Sequence[Hit]:
-    """Tiers belong to the platform: whoever may search at all may see them."""
+    """Find tiers by name; every user with search access may see them."""
     rows = tiers().filter(name__icontains=text)[:EACH]
     return [
         Hit(

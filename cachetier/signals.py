@@ -1,4 +1,4 @@
-"""Our own signals: something changed, ask the selectors what. Receivers nudge, nothing else."""
+"""Cache tier change signals. Receivers schedule work and read state through selectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.dispatch import Signal
 
 from console.core.registry import OwnerRegistry
 
-# Sent after commit, with `tier` (its name), when where or whether a tier serves has changed.
+# Sent after commit, with `tier` (its name), when a tier's readiness or address changed.
 tier_changed = Signal()
 
 

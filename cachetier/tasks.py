@@ -1,4 +1,4 @@
-"""Background passes over cache tiers; ids in, nothing out."""
+"""Celery tasks that reconcile cache tiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def reconcile_tier(tier_id: str) -> None:
 
 @shared_task(base=BaseTask, name="cachetier.tasks.sweep")
 def sweep() -> None:
-    """What no message announced, and what wants another look by now."""
     from cachetier.models import CacheTierStatus
 
     for pk in due(CacheTierStatus, timezone.now(), limit=50):

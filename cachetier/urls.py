@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/cache/"."""
+"""Page URLs, mounted below "/cache/"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes of this room: names of prefixes. An endpoint's strategy is a matter of its spec.
+"""Routing actions: naming of prefixes. The strategy is part of the endpoint spec.
 
-Promises permission, then check, then one transaction with its line in the trail.
+Permission, validation, then one transaction with its audit entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
 def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
-    """What the beginning is called from now on; "" takes its name away."""
+    """Set the prefix's name and return it; "" removes it."""
     teams.allow(actor, endpoint_name)
     endpoint = endpoint_selectors.get(endpoint_name)
     text = name.strip() if isinstance(name, str) else None

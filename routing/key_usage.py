@@ -1,8 +1,7 @@
-"""Asks every router what callers' keys used, and has it added up and held against budgets.
+"""Collection of API key usage from all routers, and distribution of remaining budgets.
 
-Promises that a router which does not answer costs its deadline only, and is asked again in the next
-round: its counts are sums, so nothing is lost while its process lives. Must not know how sums are
-kept.
+A router that does not respond costs its deadline and is retried in the next round: its counters are
+cumulative, so nothing is lost while its process lives.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _AT_ONCE = 8
 
 
 def collect() -> int:
-    """One round; how many routers answered."""
+    """Run one round; return the number of routers that responded."""
     asked = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         told = list(pool.map(_ask, (url for _, url in asked)))
@@ -45,7 +44,6 @@ def collect() -> int:
 
 
 def admin_urls(endpoint: Endpoint) -> list[str]:
-    """Of all its routers."""
     several = endpoint.status.parts.get("router", {}).get("admin_urls")
     several = several or [endpoint.status.admin_url]
     return [url for url in several if url]
@@ -55,14 +53,14 @@ def _ask(url: str) -> dict[str, Any] | None:
     try:
         return admin_client.usage(url, DEADLINE_S)
     except RouterSilent as silence:
-        log.info("usage: %s: %s", url, silence.message)
+        log.info("No key usage from router %s: %s", url, silence.message)
         return None
 
 
 def _budgets(
     answered: list[tuple[Endpoint, str, dict[str, Any]]], now: datetime
 ) -> Iterator[tuple[str, str, dict[str, dict[str, float]]]]:
-    """Each router's URL, its instance, and what is left of its keys' budgets."""
+    """Yield each router's URL, its instance and its keys' remaining budgets."""
     left: dict[str, dict[str, dict[str, float]]] = {}
     for endpoint, url, found in answered:
         if endpoint.name not in left:
@@ -76,12 +74,12 @@ def _budgets(
 
 
 def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
-    """A router which does not hear it goes on with what it knew."""
+    """Send budgets to a router, which keeps its previous ones on failure."""
     try:
         if budgets:
             admin_client.tell_budgets(url, instance, budgets, DEADLINE_S)
     except RouterSilent as silence:
-        log.info("budgets: %s: %s", url, silence.message)
+        log.info("Budgets not sent to router %s: %s", url, silence.message)
 
 
 def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:

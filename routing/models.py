@@ -1,4 +1,4 @@
-"""Rows: what people call the beginnings of prompts. `actions` writes them."""
+"""Models: names of prompt prefixes, written by `actions`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.utils import timezone
 
 
 class PrefixName(models.Model):
-    """`digest` is the keyed hash by which the endpoint's routers show the beginning."""
+    """Prefix name; `digest` is the keyed hash reported by the endpoint's routers."""
 
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="prefix_names"

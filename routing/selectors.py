@@ -1,7 +1,7 @@
-"""What pages, REST and other rooms ask about routing: of the router itself, with a deadline.
+"""Read queries on routing for pages, REST and other apps, answered by the routers.
 
-Promises plain values and never an exception for a router that is away: `error` says why there is
-nothing to show. The database is asked for the router's address only.
+Requests have a deadline; an unreachable router is reported in `error`, never raised. The database
+is used only for router addresses.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ T = TypeVar("T")
 Headers = Mapping[str, str]
 
 MAX_DECISIONS = 500
-GROUPED = 300  # decisions, of which the beginnings are compared
-KEEP_S = 24 * 3600  # an answer, for pages while the router is silent
+GROUPED = 300  # decisions used for prefix groups
+KEEP_S = 24 * 3600  # cached reply shown while the router does not respond
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker as it stood when one request was routed. `matched` is tokens by kind."""
+    """Worker at the time of a routing decision. `matched` is tokens by kind."""
 
     worker: str
     matched: dict[str, int]
@@ -51,7 +51,7 @@ class Candidate:
     score: float | None
     healthy: bool
     chosen: bool
-    work: int | None = None  # tokens of work it already had: its score without this prompt's part
+    work: int | None = None  # tokens of queued work: its score without this prompt
 
     @property
     def matched_tokens(self) -> int:
@@ -59,14 +59,14 @@ class Candidate:
 
     @property
     def tiers(self) -> list[tuple[str, str, int]]:
-        """Key, label and tokens, where the router followed the caches themselves."""
+        """Return (key, label, tokens) per tier, if the router tracked cache contents."""
         words = (("gpu", "device"), ("l1", "L1"), ("l2", "L2"))
         return [(key, label, self.matched[key]) for key, label in words if key in self.matched]
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingDecision:
-    """One pick, as pages show it. None: not known (yet), or the engine did not say."""
+    """Routing decision for display. None: not known (yet) or not reported by the engine."""
 
     id: str
     time: datetime | None
@@ -84,7 +84,7 @@ class RoutingDecision:
     key_id: str
     prefix_blocks: int
     candidates: tuple[Candidate, ...]
-    candidates_total: int  # how many there were; a record shows some of many
+    candidates_total: int  # total; records list only some
     raw: dict[str, Any] = field(repr=False)
 
     @property
@@ -97,7 +97,7 @@ class RoutingDecision:
 
     @property
     def failed(self) -> bool:
-        """Return True for an error status and for an answer that broke off, as the router does."""
+        """Return whether the status is an error or the response was cut off."""
         return has_failed(self.status, str(self.raw.get("error") or ""))
 
     @property
@@ -109,7 +109,7 @@ class RoutingDecision:
 
 @dataclass(frozen=True, slots=True)
 class RouterReplies(Generic[T]):
-    """What the routers said, or why they did not. `note`: some of several did not."""
+    """Combined router replies, or the error. `note`: some routers did not respond."""
 
     found: T
     error: str = ""
@@ -117,7 +117,7 @@ class RouterReplies(Generic[T]):
 
 
 def routers(endpoint: Endpoint) -> list[str]:
-    """Admin addresses of all its routers; of none too, whose silence has a sentence of its own."""
+    """Return the admin URLs of its routers; a single one may be empty (requests then fail)."""
     several = endpoint.status.parts.get("router", {}).get("admin_urls")
     return [str(url) for url in several] if several else [endpoint.status.admin_url]
 
@@ -125,7 +125,7 @@ def routers(endpoint: Endpoint) -> list[str]:
 def decisions(
     endpoint: Endpoint, limit: int = 50, *, brief: bool = False
 ) -> RouterReplies[list[RoutingDecision]]:
-    """Of all routers, newest first; `brief` ones without prefixes and candidates."""
+    """Return the decisions of all routers, newest first; `brief` omits prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
     words = router_replies.each(
         routers(endpoint), lambda url: admin_client.decisions(url, limit, brief=brief)
@@ -137,7 +137,6 @@ def decisions(
 
 
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
-    """Whichever router made it."""
     words = router_replies.each(routers(endpoint), lambda url: admin_client.decision(url, number))
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
@@ -147,7 +146,7 @@ def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision |
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:
-    """What is in flight at each, over all routers; its state is the worst that one of them sees."""
+    """Return workers with in-flight totals and the worst state over all routers."""
     words = router_replies.each(routers(endpoint), admin_client.workers)
     return _asked(workers_together([word.answer or () for word in words]), words)
 
@@ -159,8 +158,7 @@ def explain(
     headers: Headers | None = None,
     key: str = "",
 ) -> list[router_replies.RouterReply[RoutingDecision]]:
-    """Where this request would go now, by each router; sent with the key of this id, or with the
-    console's own. Nothing is sent to a worker, nothing is remembered."""
+    """Return each router's ranking for this request, which is not sent or recorded."""
     body = {"model": endpoint.name, **body}
 
     def question(url: str) -> RoutingDecision:
@@ -180,7 +178,7 @@ def _asked(found: T, words: list[router_replies.RouterReply[Any]]) -> RouterRepl
 
 
 def examine(endpoint: Endpoint) -> Examination:
-    """The doctor's checks, made now: some seconds at most. Nothing is changed."""
+    """Run the doctor's checks (read-only, several seconds at most)."""
     workers = [
         NamedWorker(worker.name, worker.url, leaving=worker.draining or not worker.ready)
         for worker in endpoint_selectors.worker_facts(endpoint)
@@ -190,8 +188,9 @@ def examine(endpoint: Endpoint) -> Examination:
 
 @dataclass(frozen=True, slots=True)
 class IndexSeen:
-    """The router's KV index: None where its strategy has none. `error` says why there is no newer
-    answer than the one of `at`; both are empty where there was never one."""
+    """KV index of the routers, None if the strategy has none. `error` states why the data of `at`
+    is not current; both are empty if there was never a reply.
+    """
 
     index: KvIndex | None = None
     strategy: str = ""
@@ -201,7 +200,7 @@ class IndexSeen:
 
 
 def kv_index(endpoint: Endpoint) -> IndexSeen:
-    """As the router says it now; while it is silent, as it last said it to this process."""
+    """Return the KV index, or its last known reply while the router does not respond."""
     key = f"routing.analysis.kv_index.{endpoint.pk}"
     try:
         told = admin_client.page(endpoint.status.admin_url, "/index")
@@ -222,7 +221,7 @@ def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
 
 @dataclass(frozen=True, slots=True)
 class PrefixesSeen:
-    """Of the latest `requests` with a prefix. `error`: why there are none at all."""
+    """Prefix groups of the latest `requests` with a prefix. `error`: why there are none."""
 
     groups: tuple[prefix_groups.PrefixGroup, ...]
     requests: int
@@ -238,13 +237,12 @@ def prefixes(endpoint: Endpoint) -> PrefixesSeen:
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
-    """By digest."""
     return dict(PrefixName.objects.filter(endpoint=endpoint).values_list("digest", "name"))
 
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """What Prometheus scrapes: `address` is HOST:PORT of the admin port."""
+    """Prometheus scrape target; `address` is HOST:PORT of the admin port."""
 
     endpoint: str
     namespace: str
@@ -252,7 +250,7 @@ class RouterTarget:
 
 
 def targets() -> list[RouterTarget]:
-    """Every endpoint's routers that have an address, in one query."""
+    """Return every endpoint's routers with an address, in one query."""
     found = []
     for endpoint in endpoint_selectors.endpoints():
         for url in routers(endpoint):
@@ -263,7 +261,7 @@ def targets() -> list[RouterTarget]:
 
 
 def read_decision(raw: dict[str, Any]) -> RoutingDecision:
-    """A router's record as a value; what it does not hold is None, whatever its version."""
+    """Parse a router's record; missing fields of other versions are None."""
     chosen = str(raw.get("chosen") or "")
     moment = _number(raw.get("time"))
     tokens = _whole(raw.get("prompt_tokens"))
@@ -298,7 +296,7 @@ def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> 
     }
     score = _number(item.get("score"))
     work = None
-    # A token of a slower tier is worth a little less: there only the score is told.
+    # Tokens of slower tiers are discounted, so there only the score is shown.
     if score is not None and prompt_tokens is not None and set(matched) <= {"prefix"}:
         uncached = max(0, prompt_tokens - sum(matched.values()))
         work = max(0, round(score - cost.cost(0.0, uncached)))
@@ -324,7 +322,7 @@ def _whole(value: Any) -> int | None:
 
 
 REPLAYED = 200
-"""Decisions, newest first: showing a record costs the router some work."""
+"""Newest decisions replayed, limited because serializing records costs router time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +336,7 @@ class Preview:
 def of(endpoint: Endpoint) -> Preview:
     asked = decisions(endpoint, REPLAYED)
     records = [decision.raw for decision in asked.found]
-    # What was decided under an earlier strategy is no measure of the present one.
+    # Decisions of an earlier strategy do not measure the current one.
     strategy = endpoint.parsed.routing.effective_strategy
     same = [record for record in records if record.get("strategy") == strategy]
     outcomes = replay.compare(same, strategy)
@@ -346,7 +344,7 @@ def of(endpoint: Endpoint) -> Preview:
 
 
 def named(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Headers and fields of the body; raises `Refused` for what no header can carry."""
+    """Return the session's headers and body fields; raise `Refused` if a header cannot carry it."""
     if not session:
         return {}, {}
     if not session.isprintable() or not session.isascii() or len(session) > 200:

@@ -1,4 +1,4 @@
-"""Background work of this room: nothing in, nothing out."""
+"""Celery tasks of routing."""
 
 from __future__ import annotations
 

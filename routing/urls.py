@@ -1,4 +1,4 @@
-"""Pages of this room, mounted by console.urls under "/routing/"."""
+"""Page URLs, mounted below "/routing/"."""
 
 from __future__ import annotations
 

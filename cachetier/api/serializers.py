@@ -1,4 +1,4 @@
-"""Shapes of the REST answers; what may be written is decided by actions."""
+"""REST serializers of cache tiers; `actions` validates writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
     )
     def get_usage(self, tier: CacheTier) -> dict[str, Any]:
-        """As the nodes last said it; null: not said."""
+        """Usage reported by the nodes; null: not reported."""
         numbers = selectors.numbers(tier)
         return {
             "used_bytes": numbers.used_bytes,
@@ -86,8 +86,8 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         }
 
     def get_used_by(self, tier: CacheTier) -> list[str]:
-        """Such as "endpoint demo"; a tier in use is not deleted."""
-        found = self.context.get("users")  # asked once for a whole list
+        """Users such as "endpoint demo"; a tier in use cannot be deleted."""
+        found = self.context.get("users")  # fetched once for the whole list
         if found is None:
             found = selectors.users_seen(self.context["request"].user)
         users: list[str] = found.get(tier.name, [])
@@ -95,7 +95,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
-    """Any of these; what is left out stays as it is."""
+    """Fields to change; omitted ones keep their value."""
 
     memory_bytes = serializers.IntegerField(
         required=False, help_text="Each node's memory, at least 67108864 (64 MiB). Applies live."
@@ -146,7 +146,7 @@ class FlushedSerializer(serializers.Serializer[Any]):
 
 
 class NamespaceSerializer(serializers.Serializer[Any]):
-    """Counts since the nodes' start, summed over them."""
+    """Totals over the nodes since their start."""
 
     namespace = serializers.CharField(help_text='"" is every key that is not a block.')
     bytes = serializers.FloatField()

@@ -1,4 +1,4 @@
-"""/api/v1/cache-tiers/: what there is and what it holds; create, change, flush, delete."""
+"""REST views of /api/v1/cache-tiers/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
 
 
 def _in_phase(value: str) -> Q:
-    """Deleting from the moment it is asked for, as it is shown."""
+    """Filter by shown phase: Deleting as soon as deletion is requested."""
     if value == TierPhase.DELETING:
         return Q(deleted_at__isnull=False)
     return Q(deleted_at__isnull=True, status__phase=value)
@@ -66,7 +66,7 @@ class Tiers(WatchedList[CacheTier]):
     )
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
-        """A tier starts at once; it serves when its phase is Ready."""
+        """Create a tier; it serves once its phase is Ready."""
         data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
@@ -94,7 +94,7 @@ class Tier(GenericAPIView[CacheTier]):
         responses=either("CacheTierOrDryRun", serializers.TierSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Requests go on whatever changes; each field says what restarts."""
+        """Change a tier. Requests are served throughout; each field documents what restarts."""
         data = expect_object(request.data)
         if not data:
             remedy = "Send at least one field to change, such as memory_bytes."
@@ -113,7 +113,7 @@ class Tier(GenericAPIView[CacheTier]):
         responses={200: DryRunSerializer, 202: serializers.TierSerializer, 409: ErrorSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Refused with 409 while an endpoint uses it."""
+        """Delete a tier; 409 while an endpoint uses it."""
         _tier(name)
         expected = expected_generation(request)
         if dry_run(request):
@@ -130,7 +130,7 @@ class Contents(GenericAPIView[CacheTier]):
 
     @extend_schema(summary="What a cache tier holds")
     def get(self, request: Request, name: str) -> Response:
-        """What the tier holds by namespace, and what other sizes would find."""
+        """Contents by namespace, and hit rates at other sizes."""
         found = selectors.detail(_tier(name), request.user)
         return Response(serializers.ContentsSerializer(found).data)
 
@@ -145,7 +145,7 @@ class Flush(GenericAPIView[CacheTier]):
         responses={200: serializers.FlushedSerializer, 502: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Forget a namespace on every node. 502 names the nodes which did not answer."""
+        """Flush a namespace on every node; 502 names the nodes that did not respond."""
         data = expect_object(request.data)
         if "namespace" not in data:
             remedy = 'Send {"namespace": "..."}; "" forgets everything.'

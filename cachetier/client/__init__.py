@@ -1,5 +1,5 @@
-"""A blocking RESP client for caches: our nodes, Redis and Valkey alike. Standard library only.
+"""Blocking RESP client for cache nodes, Redis and Valkey. Standard library only.
 
-Promises that an operation ends by its deadline, that its outcome is a value and never an
-exception, and that a byte is handed on only after its envelope agreed.
+Operations end by their deadline and return outcomes instead of raising. Bodies are returned only
+after the envelope check.
 """

@@ -1,4 +1,4 @@
-"""Where one cache node is: `redis://HOST[:PORT][/0]`, `rediss://` for TLS; no password in it."""
+"""Cache node address: `redis://HOST[:PORT][/0]`, or `rediss://` for TLS, without a password."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ _TLS_ONLY = frozenset({"ca_file", "cert_file", "key_file", "server_name"})
 
 
 class AddressError(ValueError):
-    """The URL cannot be used; the text says why, without repeating what may be a secret."""
+    """Invalid URL; the message does not repeat the URL, which may contain a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`database` is 0 unless a plain Redis is shared with others. `ca_file` "" means the system's
-    authorities, `server_name` "" means `host`; `cert_file` and `key_file` are ours, for servers
-    which ask who we are. `user` is an ACL user's name ("" logs in with the password alone). `name`
-    is what a node is called where its address changes (see rendezvous)."""
+    """Parsed address.
+
+    `database` is 0 unless a plain Redis is shared. `ca_file` "" selects the system CAs,
+    `server_name` "" the host; `cert_file` and `key_file` are the client certificate for mutual TLS.
+    `user` is an ACL user ("" logs in with the password alone). `name` identifies a node whose
+    address changes (see rendezvous).
+    """
 
     host: str
     port: int
@@ -51,7 +54,7 @@ class Address:
 
     @property
     def label(self) -> str:
-        """What logs and metrics call this node, and what keys are placed by."""
+        """Return the node name used in logs, metrics and key placement."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.name or f"{host}:{self.port}"
 

@@ -1,10 +1,10 @@
-"""Circuit breaker: stops asking a cache that does not answer, and tries again with one probe.
+"""Circuit breaker around one cache node, with a single probe before it closes.
 
-Thread-safe. Times are the caller's monotonic clock, so that it can be tested without one.
+Thread-safe. Times are the caller's monotonic clock.
 
-    closed    everything goes; `threshold` failures in a row open it
-    open      nothing goes until the rest is over; then
-    half open one operation goes; its success closes, its failure opens again for twice as long
+    closed     all operations pass; `threshold` consecutive failures open it
+    open       no operation passes until the open period ends
+    half open  one operation passes; success closes, failure reopens for twice as long
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether operations are being refused, or one is being tried."""
         return self._until is not None
 
     def allows(self, now: float) -> bool:
-        """Whether an operation may go; one that may must end in `succeeded` or `failed`."""
-        if self._until is None:  # the common case takes no lock
+        """Return whether an operation may run; it must end in `succeeded` or `failed`."""
+        if self._until is None:  # fast path without the lock
             return True
         with self._lock:
             if self._until is None:
@@ -43,7 +42,7 @@ class CircuitBreaker:
             return True
 
     def succeeded(self) -> bool:
-        """Whether this closed the breaker."""
+        """Return whether this closed the breaker."""
         if self._until is None and self._failures == 0:
             return False
         with self._lock:
@@ -55,7 +54,7 @@ class CircuitBreaker:
             return was_open
 
     def failed(self, now: float) -> bool:
-        """Whether this opened the breaker."""
+        """Return whether this opened the breaker."""
         with self._lock:
             self._failures += 1
             if self._until is None and self._failures < self._threshold:

@@ -1,10 +1,9 @@
-"""One cache node as threads use it: whole batches, each with one deadline, outcomes as values.
+"""Client of one cache node for multi-threaded use: batches with one deadline each.
 
-Thread-safe; connections are kept and lent one to a batch. No method raises for anything the cache,
-the network or a value may do: a caller gets one Outcome a key, in order (`talk` appends one by one,
-so that a batch which breaks off keeps what came before). What goes wrong is counted
-in `counters`, and a cache which keeps failing is left alone for a while (CircuitBreaker).
-Many nodes together are a `cachetier.client.pool.CachePool`.
+Thread-safe; each batch borrows a pooled connection. Cache, network and value failures never raise:
+the caller gets one KeyOutcome per key, in order (`talk` appends them one by one, so that an aborted
+batch keeps earlier outcomes). Failures are counted in `counters`; the circuit breaker skips a
+failing node. `cachetier.client.pool.CachePool` combines several nodes.
 """
 
 from __future__ import annotations
@@ -35,15 +34,16 @@ _MAX_IDLE = 16
 _FAILURES = {"timeout": KeyOutcome.TIMEOUT}
 _ASKING = command(b"ASKING")
 
-# One batch on one connection: appends an Outcome a key, until the deadline.
+# Run one batch on one connection: append a KeyOutcome per key until the deadline.
 Talk = Callable[[Connection, list[KeyOutcome], float], None]
 
 
 class CacheClient:
-    """`on_change(text)` hears, once each, that the cache stopped and began to answer.
+    """Client of one node. `on_change(text)` is called once when the node stops or resumes
+    responding.
 
-    The operations' `redirects` is for a cluster's nodes: filled for each key which came back as
-    MOVED; `asking` says that we were sent here by an ASK.
+    On cluster nodes, operations fill `redirects` for each key answered with MOVED; `asking` is
+    set for a request redirected by ASK.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class CacheClient:
         self._closed = False
         self._shared = SharedMemory()
 
-    # -- operations ----------------------------------------------------------------------------
     def exists(
         self,
         keys: Sequence[bytes],
@@ -73,7 +72,6 @@ class CacheClient:
         *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """OK for a key that is there, MISSING for one that is not."""
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
@@ -93,7 +91,7 @@ class CacheClient:
         *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
+        """Fill each view with its key's body; views with another outcome than OK are undefined."""
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
@@ -120,7 +118,7 @@ class CacheClient:
         *,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """Store each body unless its key is there already: a key names its bytes for ever."""
+        """Store each body unless its key exists: keys are content-addressed."""
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
@@ -139,7 +137,7 @@ class CacheClient:
     def _load_shared(
         self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
     ) -> Sequence[KeyOutcome | None]:
-        """What could be read from the node's shared memory; None for what could not."""
+        """Return outcomes of shared memory reads, None for keys to read over the socket."""
         nothing: list[KeyOutcome | None] = [None] * len(items)
         if items[0][1].nbytes < shared_memory.MIN_BYTES:
             return nothing
@@ -159,8 +157,7 @@ class CacheClient:
         return found
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
-        """A short reply to any command; raises CacheError or ReplyError. For what describes the
-        node, never for a request's sake, so neither counted nor guarded by the breaker."""
+        """Return a metadata reply, outside counters and breaker; raise CacheError or ReplyError."""
         deadline = time.monotonic() + timeout_s
         reply: list[Any] = []
 
@@ -172,7 +169,7 @@ class CacheClient:
         return reply[0]
 
     def close(self) -> None:
-        """Also ends what is under way: its batches fail, its threads return."""
+        """Close all connections; batches in progress fail."""
         with self._lock:
             self._closed = True
             for connection in self._busy:
@@ -180,7 +177,6 @@ class CacheClient:
         self._drop_idle()
         self._shared.close()
 
-    # -- one batch on one connection -----------------------------------------------------------
     def _run(
         self,
         operation: str,
@@ -215,8 +211,7 @@ class CacheClient:
         outcomes += [failure] * (count - len(outcomes))
 
     def _attempt_once(self, talk: Talk, outcomes: list[KeyOutcome], deadline: float) -> None:
-        """A kept connection may have been cut while it lay idle (the cache was restarted), which
-        says nothing about the cache now: the batch goes once more on a new one."""
+        """Run the batch; retry once on a new connection if a pooled one was closed."""
         connection = self._take_idle()
         if connection is not None:
             try:
@@ -233,11 +228,11 @@ class CacheClient:
     def _talk(
         self, connection: Connection, talk: Talk, outcomes: list[KeyOutcome], deadline: float
     ) -> None:
-        """Keeps the connection if all went well, closes it otherwise."""
+        """Run the batch; return the connection to the pool on success, close it otherwise."""
         with self._lock:
             if self._closed:
                 connection.close()
-                raise UnreachableError("this client is closed")
+                raise UnreachableError("the client is closed")
             self._busy.add(connection)
         well = False
         try:
@@ -273,6 +268,6 @@ class CacheClient:
 
 def _read_asking(connection: Connection, asking: bool, deadline: float) -> None:
     if asking:
-        # An error here means no cluster (any more); the command's own reply tells.
+        # An error here means the node is not in a cluster; the command's own reply decides.
         with contextlib.suppress(ReplyError):
             connection.read_ok(deadline)

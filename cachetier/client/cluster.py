@@ -1,7 +1,7 @@
-"""Redis Cluster: which of its 16,384 slots a key is in, and what its nodes say about slots. Pure.
+"""Redis Cluster slots and redirections. Pure.
 
-A node answers a key of another's with MOVED (the slot lives there now: remember it) or ASK (the
-slot is on its way: ask there, once, after ASKING).
+A node answers keys of other nodes with MOVED (permanent: update the slot map) or ASK (slot in
+migration: retry there once after ASKING).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HOST = re.compile(r"[0-9A-Za-z_.:-]{0,255}")
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """`host` "" means the node which said so. `moved` False is an ASK."""
+    """Parsed redirection; `host` "" means the responding node, `moved` False an ASK."""
 
     moved: bool
     slot: int
@@ -28,13 +28,13 @@ class Redirect:
     port: int
 
     def address(self, said_by: Address) -> Address:
-        """The node meant, reached as the one which named it."""
+        """Return the target's address, with the connection options of `said_by`."""
         host = self.host or said_by.host
         return replace(said_by, host=host, port=self.port, name="")
 
 
 def slot_of(key: bytes) -> int:
-    """CRC-16/XMODEM of the key, or of what stands between its first braces if anything does."""
+    """Return CRC-16/XMODEM of the key, or of its hash tag (text in the first braces)."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)
@@ -44,7 +44,7 @@ def slot_of(key: bytes) -> int:
 
 
 def read_redirect(text: str) -> Redirect | None:
-    """From an error reply: "MOVED 3999 127.0.0.1:6381"; None if it is another error."""
+    """Parse an error reply such as "MOVED 3999 127.0.0.1:6381"; None for any other error."""
     words = text.split()
     if len(words) != 3 or words[0] not in ("MOVED", "ASK"):
         return None
@@ -58,8 +58,10 @@ def read_redirect(text: str) -> Redirect | None:
 
 
 def read_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
-    """From CLUSTER SLOTS: (first slot, last slot, who serves them). Entries which make no sense
-    are left out: a slot nobody is known for is asked of any node, which then says where it is."""
+    """Parse CLUSTER SLOTS into (first slot, last slot, address); skip invalid entries.
+
+    Keys in slots without an owner go to any node, which redirects them.
+    """
     found = []
     for entry in reply if isinstance(reply, list) else ():
         match entry:
@@ -72,17 +74,17 @@ def read_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
 
 
 class SlotMap:
-    """Who serves which slot, as far as known. Changed by one thread at a time."""
+    """Known slot owners. Changed by one thread at a time."""
 
     def __init__(self) -> None:
         self._owners: list[str] = [""] * SLOTS
 
     def owner(self, key: bytes) -> str:
-        """A node's label, "" if not known."""
+        """Return the owner's label, "" if unknown."""
         return self._owners[slot_of(key)]
 
     def learn(self, ranges: Sequence[tuple[int, int, Address]]) -> None:
-        """Replaces all that was known."""
+        """Replace the whole map."""
         owners = [""] * SLOTS
         for first, last, address in ranges:
             owners[first : last + 1] = [address.label] * (last - first + 1)

@@ -1,8 +1,8 @@
-"""One connection to a cache: blocking, every wait bounded by a deadline on the monotonic clock.
+"""Blocking connection to a cache node; every wait is bounded by a monotonic deadline.
 
-Bodies are received by the kernel straight into the caller's memory (MSG_WAITALL with a receive
-timeout: one call a value, and the interpreter's lock is free meanwhile), and sent from it. Not
-thread-safe. Raises CacheError only; after one the connection is out of step: close it.
+Bodies are received directly into the caller's memory (MSG_WAITALL with a receive timeout: one
+system call per value, GIL released) and sent from it. Not thread-safe. Raises CacheError only;
+afterwards the stream is out of sync and the connection must be closed.
 """
 
 from __future__ import annotations
@@ -19,31 +19,27 @@ from cachetier.client.address import Address
 
 
 class CacheError(Exception):
-    """`reason` is a stable word for counters."""
+    """Connection failure; `reason` is a stable counter label."""
 
     reason = "error"
 
 
 class TimedOutError(CacheError):
-    """The deadline passed."""
-
     reason = "timeout"
 
 
 class UnreachableError(CacheError):
-    """No connection, or the connection was cut."""
-
     reason = "unreachable"
 
 
 class BrokenError(CacheError):
-    """What came is not RESP, or not what was asked for: the connection is out of step."""
+    """Invalid or unexpected reply; the stream is out of sync."""
 
     reason = "protocol"
 
 
 class DeniedError(CacheError):
-    """Wrong or missing password: asking again will not help until somebody changes it."""
+    """Wrong or missing password; a retry does not help."""
 
     reason = "denied"
 
@@ -52,9 +48,9 @@ _TIMEVAL = struct.Struct("@ll")
 _CHUNK = 4096
 _MAX_LINE = 8192
 _SCRAP = 65536
-# sendmsg takes at most IOV_MAX (1024) pieces.
+# sendmsg takes at most IOV_MAX (1024) buffers.
 _MAX_PIECES = 512
-# Of replies which describe (slots, leases): items of an array, bytes of a string, nesting.
+# Limits of metadata replies (slots, leases): array items, string bytes, nesting depth.
 _MAX_SHORT = 65536
 _MAX_DEPTH = 8
 
@@ -62,11 +58,11 @@ Piece = bytes | memoryview
 
 
 class ReplyError(Exception):
-    """The cache answered with an error; the connection stays in step."""
+    """Error reply; the connection stays in sync."""
 
 
 class Connection:
-    """Connected and logged in once constructed."""
+    """Connection, established and logged in on construction."""
 
     def __init__(self, address: Address, password: str, deadline: float) -> None:
         self._buffer = bytearray(_CHUNK)
@@ -88,7 +84,7 @@ class Connection:
         self._socket.close()
 
     def abort(self) -> None:
-        """From another thread: whoever waits on this connection stops waiting."""
+        """Unblock the thread that waits on this connection. Callable from any thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -101,9 +97,8 @@ class Connection:
             self.send([command(b"SELECT", b"%d" % address.database)], deadline)
             self.read_ok(deadline)
 
-    # -- sending -------------------------------------------------------------------------------
     def send(self, pieces: Sequence[Piece], deadline: float) -> None:
-        """All of `pieces`, in order, without joining them."""
+        """Send all `pieces` in order without joining them."""
         waiting = [memoryview(piece) for piece in pieces if len(piece)]
         while waiting:
             sent = self._send_some(waiting[:_MAX_PIECES], deadline)
@@ -122,11 +117,10 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(left))
             return self._socket.sendmsg(pieces)
         except (BlockingIOError, TimeoutError):
-            raise TimedOutError("sending took too long") from None
+            raise TimedOutError("send timed out") from None
         except OSError as exc:
-            raise UnreachableError(f"cut while sending: {exc}") from None
+            raise UnreachableError(f"connection lost while sending: {exc}") from None
 
-    # -- receiving -----------------------------------------------------------------------------
     def _receive(self, view: memoryview, deadline: float, *, whole: bool) -> int:
         left = _left(deadline)
         try:
@@ -138,15 +132,15 @@ class Connection:
                 flags = socket.MSG_WAITALL if whole else 0
                 count = self._socket.recv_into(view, view.nbytes, flags)
         except (BlockingIOError, TimeoutError):
-            raise TimedOutError("no answer in time") from None
+            raise TimedOutError("no reply before the deadline") from None
         except OSError as exc:
-            raise UnreachableError(f"cut while waiting: {exc}") from None
+            raise UnreachableError(f"connection lost while waiting: {exc}") from None
         if count == 0:
             raise UnreachableError("the cache closed the connection")
         return count
 
     def read_into(self, target: memoryview, deadline: float) -> None:
-        """Exactly `target.nbytes` bytes."""
+        """Read exactly `target.nbytes` bytes."""
         done = min(self._end - self._start, target.nbytes)
         target[:done] = self._view[self._start : self._start + done]
         self._start += done
@@ -154,7 +148,7 @@ class Connection:
             done += self._receive(target[done:], deadline, whole=True)
 
     def skip(self, count: int, deadline: float) -> None:
-        """Read and drop `count` bytes, to stay in step after something unwanted."""
+        """Discard `count` bytes to stay in sync."""
         scrap = memoryview(bytearray(min(count, _SCRAP)))
         while count:
             part = scrap[: min(count, _SCRAP)]
@@ -171,11 +165,11 @@ class Connection:
             if found >= 0:
                 break
             if len(line) > _MAX_LINE:
-                raise BrokenError("a line without an end")
+                raise BrokenError("reply line too long")
             self._start = 0
             self._end = self._receive(self._view, deadline, whole=False)
         if len(line) < 3 or not line.endswith(b"\r\n"):
-            raise BrokenError("a reply line without CR LF")
+            raise BrokenError("reply line without CR LF")
         return bytes(line[:-2])
 
     def read_integer(self, deadline: float) -> int:
@@ -183,28 +177,28 @@ class Connection:
         return _number(line, b":")
 
     def read_ok(self, deadline: float) -> bool:
-        """True for +OK, False for null (a condition was not met)."""
+        """Return True for +OK, False for null (condition not met)."""
         line = self.read_line(deadline)
         if line == b"+OK":
             return True
         if line in (b"$-1", b"_"):
             return False
         _raise_reply(line)
-        raise BrokenError("neither OK nor null")
+        raise BrokenError("expected OK or null")
 
     def read_bulk_length(self, deadline: float) -> int:
-        """The length of the bulk string that follows, -1 for null."""
+        """Return the length of the following bulk string, -1 for null."""
         line = self.read_line(deadline)
         return -1 if line == b"_" else _number(line, b"$")
 
     def read_value(self, deadline: float, depth: int = 0) -> Any:
-        """Any short reply: integers, bytes, None and lists of them; for what describes a node."""
+        """Read a short metadata reply: integers, bytes, None and lists of them."""
         line = self.read_line(deadline)
         kind, rest = line[:1], line[1:]
         if kind in (b"$", b"*"):
             count = _number(line, kind)
             if count > _MAX_SHORT or depth > _MAX_DEPTH:
-                raise BrokenError("a reply longer than any that was asked for")
+                raise BrokenError("reply longer than expected")
             if count < 0:
                 return None
             if kind == b"*":
@@ -220,13 +214,13 @@ class Connection:
         if kind == b"_":
             return None
         _raise_reply(line)
-        raise BrokenError(f"a reply of an unknown kind: {line[:20]!r}")
+        raise BrokenError(f"unknown reply type: {line[:20]!r}")
 
     def end_bulk(self, deadline: float) -> None:
         two = bytearray(2)
         self.read_into(memoryview(two), deadline)
         if two != b"\r\n":
-            raise BrokenError("a bulk string longer than it said")
+            raise BrokenError("bulk string not terminated at its length")
 
 
 def command(*words: bytes) -> bytes:
@@ -256,7 +250,7 @@ def _left(deadline: float) -> float:
 
 
 def _timeval(seconds: float) -> bytes:
-    # Zero would mean "wait for ever".
+    # Zero would disable the timeout.
     micros = max(int(seconds * 1e6), 1000)
     return _TIMEVAL.pack(micros // 1_000_000, micros % 1_000_000)
 
@@ -265,24 +259,24 @@ def _connect(address: Address, deadline: float) -> socket.socket:
     try:
         plain = socket.create_connection((address.host, address.port), timeout=_left(deadline))
     except TimeoutError:
-        raise TimedOutError(f"connecting to {address} took too long") from None
+        raise TimedOutError(f"connection to {address} timed out") from None
     except OSError as exc:
         raise UnreachableError(f"{address}: {exc}") from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not address.tls:
-        plain.settimeout(None)  # blocking: the kernel keeps the time (SO_RCVTIMEO, SO_SNDTIMEO)
+        plain.settimeout(None)  # blocking: the kernel enforces timeouts (SO_RCVTIMEO, SO_SNDTIMEO)
         return plain
     try:
         plain.settimeout(_left(deadline))
-        # Read anew for each connection: certificates are renewed while workers run.
+        # Loaded per connection: certificates are rotated while workers run.
         context = ssl.create_default_context(cafile=address.ca_file or None)
         if address.cert_file:
             context.load_cert_chain(address.cert_file, address.key_file)
         return context.wrap_socket(plain, server_hostname=address.server_name or address.host)
     except TimeoutError:
         plain.close()
-        raise TimedOutError(f"the TLS handshake with {address} took too long") from None
-    except OSError as exc:  # ssl.SSLError is one
+        raise TimedOutError(f"TLS handshake with {address} timed out") from None
+    except OSError as exc:  # includes ssl.SSLError
         plain.close()
         raise UnreachableError(f"TLS with {address} failed: {exc}") from None
     except CacheError:

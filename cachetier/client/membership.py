@@ -1,13 +1,13 @@
-"""Which nodes there are now, one client each, and which of them a key belongs to.
+"""Pool membership: current nodes, one client each, and key placement.
 
-A list never changes; a file, a DNS name and a cluster are looked at again by a thread of their own,
-so that no operation waits for a disk or a resolver, and starting never waits for anything: until
-the first look there is no node. A look that fails, or finds nothing, changes nothing: a resolver's
-hiccup must not empty a cache. Nodes which stay keep their connections and their breaker.
+A static list never changes. A file, DNS name or cluster is refreshed by a background thread, so
+that neither operations nor startup wait for disk or DNS; until the first refresh the pool is empty.
+A failed or empty refresh keeps the current nodes. Nodes that remain keep their connections and
+breaker.
 
-A connection, and with it the password, goes only to a node which was configured, or which
-CLUSTER SLOTS lists for a cluster configured as one. MOVED and ASK select among those nodes; an
-address known from a redirection alone is never connected to.
+Connections, and thus the password, go only to configured nodes and to those listed by CLUSTER SLOTS
+of a configured cluster. MOVED and ASK select among these nodes; other redirect targets are never
+connected to.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from cachetier.client.outcomes import Counters
 from cachetier.client.rendezvous import Rendezvous
 
 _LOOK_EVERY_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
-# After a failure a cluster is asked at once who serves now, and where nobody is known, anybody is
-# looked for; but not more often than this.
+# After a failure the membership is refreshed early, but not more often than this.
 _SHORTEST_S = 1.0
 _ASK_TIMEOUT_S = 2.0
-# So many nodes, of all there ever were, are counted by name; any more are counted together: pods
-# come and go under new addresses for months.
+# Metric cardinality limit: pods change addresses for months, so nodes beyond this count are counted
+# together.
 _MAX_NAMED = 64
 OTHERS = "others"
 
@@ -42,8 +41,9 @@ class Membership:
         self._nodes = nodes
         self._password = password
         self._on_change = on_change
-        self._lock = threading.Lock()  # held to change what follows, not to read `_now`
-        # Replaced together, so that nobody sees the nodes of now and the places of before.
+        # guards writes of the fields below; `_now` is read without it
+        self._lock = threading.Lock()
+        # Replaced together, so that readers see nodes and placement of the same refresh.
         self._now: tuple[dict[str, CacheClient], Rendezvous] = ({}, Rendezvous(()))
         self._gone: dict[str, Counters] = {}
         self._named: set[str] = set()
@@ -51,22 +51,21 @@ class Membership:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._trouble = ""
-        self._unlisted = ""  # named by a redirection since the last look, by nothing else
+        self._unlisted = ""  # last redirect target missing from the node list
         if nodes.kind == "list":
             self._replace(nodes.addresses)
         else:
             threading.Thread(target=self._watch, name="emberline-members", daemon=True).start()
 
-    # -- read by every operation ---------------------------------------------------------------
     def clients(self) -> dict[str, CacheClient]:
-        """By name; never changed in place."""
+        """Return the clients by node name; the dictionary is never mutated."""
         return self._now[0]
 
     def place(self, key: bytes, rank: int) -> str:
-        """The name of the key's node, or of its second; "" if there is none."""
+        """Return the node of the key's copy `rank` (0 or 1); "" if there is none."""
         clients, ring = self._now
         if self._nodes.kind == "cluster":
-            # A slot nobody is known for: any node says where it is.
+            # For a slot without a known owner any node redirects.
             owner = self._slots.owner(key)
             return owner if owner in clients else next(iter(clients), "")
         placed = ring.place(key, rank + 1)
@@ -80,12 +79,10 @@ class Membership:
         return found
 
     def label(self, name: str) -> str:
-        """What the node is counted under."""
         return name if name in self._named else OTHERS
 
-    # -- changes -------------------------------------------------------------------------------
     def poke(self) -> None:
-        """Something failed: a cluster may have changed hands."""
+        """Request an early refresh after a failure."""
         if self._nodes.kind == "cluster":
             self._wake.set()
 
@@ -124,7 +121,6 @@ class Membership:
         return CacheClient(address, self._password, on_change=self._on_change)
 
     def _replace(self, addresses: tuple[Address, ...]) -> None:
-        """These are the nodes now."""
         wanted = {address.label: address for address in addresses}
         with self._lock:
             if self._closing.is_set():
@@ -147,11 +143,10 @@ class Membership:
         if set(before) != set(wanted):
             self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
 
-    # -- on our own thread ---------------------------------------------------------------------
     def _watch(self) -> None:
         while not self._closing.is_set():
             self._look()
-            # Failures come in swarms: one look answers them all.
+            # One refresh serves a burst of failures.
             if self._closing.wait(_SHORTEST_S):
                 return
             self._wake.wait(_LOOK_EVERY_S[self._nodes.kind] if self.clients() else 0.0)
@@ -184,7 +179,7 @@ class Membership:
         return self._find_cluster()
 
     def _find_cluster(self) -> tuple[Address, ...]:
-        """Ask the nodes we have, then the seeds, until one knows."""
+        """Query current nodes, then seeds, until one returns the cluster's nodes."""
         trouble: Exception = AddressError("no node answered")
         for address in self._cluster_sources():
             asking = CacheClient(address, self._password)

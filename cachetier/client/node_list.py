@@ -1,13 +1,12 @@
-"""Which nodes make up a cache, as one URL says it; four ways, the same client behind all:
+"""Cache node list URLs, in four forms:
 
-    redis://a:6400,b:6400,c:6400          these nodes
-    redis://cache.ns.svc:6400?nodes=dns   every address behind a name (a headless Service), asked
-                                          for again and again
-    file:///etc/cache/nodes               one URL a line; read again when the file changes
-    redis://a:6379,b:6379?nodes=cluster   a Redis Cluster, found through any of these
+    redis://a:6400,b:6400,c:6400          static list
+    redis://cache.ns.svc:6400?nodes=dns   all addresses of a name (headless Service), re-resolved
+    file:///etc/cache/nodes               one URL per line, reread when the file changes
+    redis://a:6379,b:6379?nodes=cluster   Redis Cluster, discovered through any of these seeds
 
-`replicas=2` keeps every value on two nodes (not for a cluster, which has its own). `rediss://` and
-the options of `Address` hold for every node. Pure but for `look_up` and `read_list`.
+`replicas=2` keeps each value on two nodes (not for a cluster, which replicates itself). `rediss://`
+and the options of `Address` apply to every node. Pure except `look_up` and `read_list`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _POOL_OPTIONS = frozenset({"nodes", "replicas"})
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """`addresses` are the nodes of a list, the seeds of a cluster, or the one name of "dns"."""
+    """Parsed list; `addresses` are static nodes, cluster seeds or the single DNS name."""
 
     kind: str
     addresses: tuple[Address, ...] = ()
@@ -56,7 +55,7 @@ class Nodes:
         return cls(kind, addresses, replicas=_replicas(own))
 
     def __str__(self) -> str:
-        """For logs: where, never as whom."""
+        """Return the addresses without credentials, for logs."""
         if self.kind == "file":
             return f"file://{self.path}"
         first = self.addresses[0]
@@ -93,7 +92,7 @@ def _refuse_twins(addresses: tuple[Address, ...]) -> None:
 
 
 def read_list(path: str) -> tuple[Address, ...]:
-    """The nodes in a file; AddressError (with the line's number) or OSError if it cannot be."""
+    """Read the nodes in a file; raise AddressError (with the line number) or OSError."""
     found = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         text = line.partition("#")[0].strip()
@@ -109,9 +108,9 @@ def read_list(path: str) -> tuple[Address, ...]:
 
 
 def look_up(name: Address) -> tuple[Address, ...]:
-    """Every address behind a name, in a stable order; OSError if it cannot be resolved.
+    """Resolve a name to all its addresses, in a stable order; raise OSError on failure.
 
-    A server's certificate names the Service, not a pod's address: `server_name` stays the name.
+    `server_name` stays the name: certificates name the Service, not the pod's address.
     """
     entries = socket.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
     hosts = sorted({str(entry[4][0]) for entry in entries})

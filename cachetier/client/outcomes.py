@@ -1,4 +1,4 @@
-"""What becomes of a key, and how often: the words every operation of the client answers with."""
+"""Outcomes per key and their counters."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from enum import StrEnum
 
 
 class KeyOutcome(StrEnum):
-    """What became of one key."""
-
     OK = "ok"
-    MISSING = "missing"  # not there; for an EXISTS, not a failure
-    CORRUPT = "corrupt"  # there, and not what was stored under this key
-    UNREADABLE = "unreadable"  # there, sealed in a way this client cannot check
-    REFUSED = "refused"  # the cache answered with an error: full, too large
+    MISSING = "missing"  # absent; not a failure of EXISTS
+    CORRUPT = "corrupt"  # present, but not the value stored under this key
+    UNREADABLE = "unreadable"  # present, with a seal this client cannot verify
+    REFUSED = "refused"  # error reply: full, value too large
     TIMEOUT = "timeout"
-    ERROR = "error"  # unreachable, cut, out of step, denied
-    OPEN = "open"  # not asked: the breaker is open
-    NO_NODE = "no_node"  # not asked: no node is known
-    MOVED = "moved"  # redirected: too often, or to a node that must not be followed
+    ERROR = "error"  # unreachable, disconnected, out of sync, denied
+    OPEN = "open"  # not sent: circuit breaker open
+    NO_NODE = "no_node"  # not sent: no known node
+    MOVED = "moved"  # redirected too often, or to an untrusted node
 
 
-# An answer of the node, however little use; anything else says that the node is not well.
+# Outcomes of a healthy node; all others count as node failures.
 ANSWERED = frozenset(
     {
         KeyOutcome.OK,
@@ -38,15 +36,14 @@ ANSWERED = frozenset(
 
 @dataclass(slots=True)
 class Counters:
-    """Plain sums since the start; read by whoever exports them. `by_outcome` is keyed by
-    (operation, outcome), operation being lookup, load or store."""
+    """Sums since the start; `by_outcome` is keyed by (lookup | load | store, outcome)."""
 
     by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
     bytes_loaded: int = 0
     bytes_stored: int = 0
-    # Blocks loaded, or not, through a node's shared memory, by reason (cachetier.client.shared_memory).
+    # Blocks by shared memory result (cachetier.client.shared_memory).
     by_shared: dict[str, int] = field(default_factory=dict)
-    changes: int = 0  # goes up with every batch: whether it is worth looking again
+    changes: int = 0  # incremented with every batch, to detect changes cheaply
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, operation: str, outcomes: Iterable[KeyOutcome], byte_count: int) -> None:
@@ -66,8 +63,7 @@ class Counters:
                 self.by_shared[reason] = self.by_shared.get(reason, 0) + count
 
     def absorb(self, other: Counters) -> None:
-        """Add what another counted; it is not used any more."""
-        counted = dict(other.by_outcome)  # a copy: somebody may be counting
+        counted = dict(other.by_outcome)  # a copy: another thread may be counting
         shared = dict(other.by_shared)
         with self._lock:
             for reason, count in shared.items():

@@ -1,12 +1,12 @@
-"""Many cache nodes as one: each key on its node, a lost node loses its own values only.
+"""Client of many cache nodes: keys are placed on nodes, and a failed node loses only its own
+values.
 
-The same promises as of one node (`cachetier.client.cache_client`): thread-safe, outcomes as values, every
-operation ends by its deadline. A batch is split by node and the parts go at once; each node has its
-own breaker, and while a value has a second copy the first node gets half of the time. Which nodes
-there are may change at any moment (`membership`).
+Thread-safe, with the guarantees of `cachetier.client.cache_client`. A batch is split by node and
+the parts run concurrently; each node has its own breaker. With two copies the first node gets
+half of the time. Membership may change at any moment (`membership`).
 
-A caller with threads of its own asks `lane(key)` and keeps batches to one lane: then a node which
-does not answer holds up its own batches and nobody else's.
+Callers with their own threads keep batches to one `lane(key)`, so that an unresponsive node
+delays only its own batches.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from cachetier.client.outcomes import ANSWERED, Counters, KeyOutcome
 from cachetier.client.replies import Redirects
 
 _THREADS = 16
-# A slot may move twice while we look; more is a cluster which does not know itself.
+# A slot may move twice during one operation; more indicates an inconsistent cluster.
 _MAX_HOPS = 3
 
 Items = Sequence[tuple[bytes, memoryview]]
-# (node, places in the batch, seconds, where the node sent us instead, whether ASKING) -> outcomes
+# (node, positions in the batch, seconds, redirects, asking) -> outcomes
 _Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutcome]]
 
 
 class CachePool:
-    """`on_change(text)` hears when a node stops or begins to answer, comes or goes."""
+    """Client of a node pool; `on_change(text)` reports nodes that fail, recover, join or leave."""
 
     def __init__(
         self, nodes: Nodes, password: str = "", on_change: Callable[[str], None] | None = None
     ) -> None:
         self.nodes = nodes
-        self.counters = Counters()  # by what became of a key; per node: `by_node`
+        self.counters = Counters()  # by outcome; per node in `by_node`
         self._members = Membership(nodes, password, on_change)
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
@@ -48,14 +48,11 @@ class CachePool:
     def __str__(self) -> str:
         return str(self.nodes)
 
-    # -- operations ----------------------------------------------------------------------------
     def lane(self, key: bytes) -> str:
-        """The name of the node asked first for this key; "" while none is known."""
+        """Return the name of the key's first node; "" if no node is known."""
         return self._members.place(key, 0)
 
     def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[KeyOutcome]:
-        """OK for a key that is there, MISSING for one that is not."""
-
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
         ) -> list[KeyOutcome]:
@@ -66,7 +63,7 @@ class CachePool:
         return outcomes
 
     def load(self, items: Items, timeout_s: float) -> list[KeyOutcome]:
-        """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
+        """Fill each view with its key's body; views with another outcome than OK are undefined."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
@@ -78,8 +75,7 @@ class CachePool:
         return outcomes
 
     def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[KeyOutcome]:
-        """Store each body, on every node it belongs to, unless its key is there already. OK if one
-        node took it: a copy less is a risk, not a loss."""
+        """Store each body unless its key exists; OK if at least one of its nodes stored it."""
 
         def call(
             node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
@@ -96,20 +92,18 @@ class CachePool:
         return outcomes
 
     def close(self) -> None:
-        """Also ends what is under way: its batches fail, its threads return."""
+        """Close all clients; batches in progress fail."""
         self._closed = True
         self._members.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # -- what is known of the nodes ------------------------------------------------------------
     def by_node(self) -> dict[str, Counters]:
-        """What each node was asked and answered, since the start, nodes that left included; of very
-        many nodes the later ones are counted together."""
+        """Return counters per node, also departed ones; nodes beyond the limit share a label."""
         return self._members.counters()
 
     def open_breakers(self) -> dict[str, bool]:
-        """For each node there is, whether it is being left alone; named as in `by_node`."""
+        """Return whether the breaker is open, per current node, with the labels of `by_node`."""
         found: dict[str, bool] = {}
         for name, node in self._members.clients().items():
             label = self._members.label(name)
@@ -118,14 +112,12 @@ class CachePool:
 
     @property
     def is_open(self) -> bool:
-        """Whether no node is being asked."""
         return all(node.breaker.is_open for node in self._members.clients().values())
 
-    # -- a batch over the nodes ----------------------------------------------------------------
     def _first_copy_that_has(
         self, keys: Sequence[bytes], call: _Call, timeout_s: float
     ) -> list[KeyOutcome]:
-        """From the first node; what it has not, from the second if there is one."""
+        """Query the first node; for keys it lacks, the second if there is one."""
         deadline = time.monotonic() + timeout_s
         outcomes = [KeyOutcome.NO_NODE] * len(keys)
         waiting = list(range(len(keys)))
@@ -143,7 +135,7 @@ class CachePool:
     def _at_rank(
         self, keys: Sequence[bytes], places: list[int], rank: int, call: _Call, timeout_s: float
     ) -> list[KeyOutcome]:
-        """Outcomes in the order of `places`; follows a cluster's redirections."""
+        """Return outcomes in the order of `places`, following cluster redirects."""
         deadline = time.monotonic() + timeout_s
         clients = self._members.clients()
         parts: dict[tuple[str, bool], list[int]] = {}
@@ -168,13 +160,13 @@ class CachePool:
         outcomes: dict[int, KeyOutcome],
         moved: Redirects,
     ) -> None:
-        """Every node's part at once: the last on this thread, the others on ours."""
+        """Run all parts concurrently: the last on this thread, the others on the pool's threads."""
         clients = self._members.clients()
         waiting: list[tuple[list[int], Future[list[KeyOutcome]]]] = []
         here: tuple[CacheClient, list[int], bool] | None = None
         for (name, asking), places in parts.items():
             node = clients.get(name)
-            if node is None:  # it left a moment ago
+            if node is None:  # left since placement
                 continue
             if here is not None:
                 job = self._submit(call, here, deadline, moved)
@@ -188,7 +180,7 @@ class CachePool:
         for places, job in waiting:
             outcomes.update(zip(places, _result(job, len(places)), strict=True))
         if any(outcome not in ANSWERED for outcome in outcomes.values()):
-            self._members.poke()  # a cluster may have given its slots to another node
+            self._members.poke()  # slots may have moved to another node
 
     def _submit(
         self,
@@ -202,17 +194,16 @@ class CachePool:
         def work() -> list[KeyOutcome]:
             return call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
 
-        assert self._threads is not None  # one node alone has one part
+        assert self._threads is not None  # a single node has a single part
         try:
             return self._threads.submit(work)
-        except RuntimeError:  # closed
+        except RuntimeError:  # pool closed
             return None
 
     def _follow(
         self, keys: Sequence[bytes], parts: dict[tuple[str, bool], list[int]], moved: Redirects
     ) -> dict[tuple[str, bool], list[int]]:
-        """The parts of the next hop: every moved key at the node which was named for it. A key
-        whose redirection is not followed keeps its outcome, `moved`."""
+        """Return the next hop's parts; keys that are not followed keep the outcome `moved`."""
         following: dict[tuple[str, bool], list[int]] = {}
         for (name, _), places in parts.items():
             for place in places:
@@ -234,7 +225,7 @@ def _result(job: Future[list[KeyOutcome]], count: int) -> list[KeyOutcome]:
 
 
 def _better(first: KeyOutcome, second: KeyOutcome) -> KeyOutcome:
-    """Of two copies: well if one is; else what the first said, unless it was not there to ask."""
+    """Return OK if either copy is, else the first outcome unless that node was unreachable."""
     if second is KeyOutcome.OK or first is KeyOutcome.NO_NODE:
         return second
     return first

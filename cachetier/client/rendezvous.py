@@ -1,9 +1,8 @@
-"""Which node a key belongs to: rendezvous hashing (highest random weight). Pure.
+"""Key placement by rendezvous hashing (highest random weight). Pure.
 
-Every (node, key) pair has a weight nobody chose; a key lives on the node whose weight is highest,
-its second copy on the next. Hence, without any table to agree on: every client places alike, keys
-spread evenly, a node which leaves takes only its own keys along (each goes to its second place),
-and one which joins takes 1/n of the keys and moves no other.
+Each (node, key) pair has a hash weight; a key lives on the node with the highest, its second copy
+on the next. All clients place alike without shared state, keys spread evenly, a departing node
+moves only its own keys (to their second place), and a joining node takes 1/n of the keys.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable
 
 
 class Rendezvous:
-    """Immutable. Places by the nodes' names alone, in whatever order they come."""
+    """Immutable placement by node names; their order does not matter."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names: tuple[str, ...] = tuple(sorted(set(names)))
@@ -22,8 +21,7 @@ class Rendezvous:
         ]
 
     def place(self, key: bytes, copies: int = 1) -> tuple[str, ...]:
-        """The `copies` nodes of `key`, the one to ask first before the next; fewer if there are
-        fewer nodes."""
+        """Return up to `copies` nodes for `key`, highest weight first."""
         if len(self.names) <= 1:
             return self.names
         weighed = [

@@ -1,6 +1,6 @@
-"""One key's request and the reading of its reply, as an Outcome; the connection stays in step.
+"""Requests and reply readers for single keys; the connection stays in sync.
 
-Whatever ends the connection is raised (CacheError); whatever concerns the one value is returned.
+Connection failures raise CacheError; failures of one value are returned as KeyOutcome.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from cachetier.client.connection import BrokenError, Connection, ReplyError
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.wire import envelope
 
-# Longer than any reply that is not ours may be before the connection is dropped instead of read.
+# A longer reply of foreign data closes the connection instead of being read.
 _MAX_SKIP = 64 * 1024 * 1024
-# An error which is about who we are or how the node is, not about the value.
+# Error replies about login or node state, not about the value.
 _ABOUT_THE_NODE = (
     "NOAUTH",
     "WRONGPASS",
@@ -24,10 +24,10 @@ _ABOUT_THE_NODE = (
     "DENIED",
 )
 
-# What the envelope says of a body which came whole.
+# Envelope verification result of a complete body.
 INTACT = {True: KeyOutcome.OK, False: KeyOutcome.CORRUPT, None: KeyOutcome.UNREADABLE}
 
-# Where a cluster's node sent us for a key; filled by the readers below.
+# Redirect per key, filled by the readers below.
 Redirects = dict[bytes, Redirect]
 
 
@@ -44,7 +44,7 @@ def store_reply(
     connection: Connection, key: bytes, redirects: Redirects, deadline: float
 ) -> KeyOutcome:
     try:
-        connection.read_ok(deadline)  # False: it was there already, which is as good
+        connection.read_ok(deadline)  # False: the key existed, which counts as stored
     except ReplyError as exc:
         return _refusal(exc, key, redirects)
     return KeyOutcome.OK
@@ -60,7 +60,7 @@ def load_reply(
     if length < 0:
         return KeyOutcome.MISSING
     if length > _MAX_SKIP and length != envelope.HEADER_BYTES + target.nbytes:
-        raise BrokenError(f"a value of {length} bytes where {target.nbytes} were expected")
+        raise BrokenError(f"value of {length} bytes instead of {target.nbytes}")
     header = bytearray(min(length, envelope.HEADER_BYTES))
     connection.read_into(memoryview(header), deadline)
     rest = length - len(header)
@@ -74,7 +74,7 @@ def load_reply(
 
 
 def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> KeyOutcome:
-    """An answered error is about this value (full, too large), unless it is about the node."""
+    """Convert an error reply about the value to an outcome; re-raise one about the node."""
     text = str(exc)
     if text.startswith(_ABOUT_THE_NODE):
         raise BrokenError(text) from None

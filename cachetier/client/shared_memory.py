@@ -1,17 +1,17 @@
-"""Values read from a node's shared memory, on the machine both are on, instead of over a socket.
+"""Reads of values from the shared memory of a node on the same machine.
 
-    LEASE ttl_ms key...  ->  lease, name of the arena in /dev/shm, its token, for each key null or
-                             its length and where it lies: [length, [offset, length], ...]
+    LEASE ttl_ms key...  ->  lease, arena name in /dev/shm, its token, per key null or
+                             [length, [offset, length], ...]
     UNLEASE lease
 
-While the lease holds nothing is written there. Should it have ended (we were stopped for longer
-than its time) the checksum, taken of our own copy, tells. A node of another machine, another
-container's /dev/shm and a file left by an earlier node are told by the token in the arena's first
-page. Whatever does not work is a reason, counted, and the values come over the socket.
+The leased ranges are not overwritten. If the lease expired (this process was suspended), the
+checksum of the copy detects it. Arenas of another machine, another container's /dev/shm or an
+earlier node are detected by the token in the first page. On any failure the reason is counted and
+values are read over the socket.
 
-The arena is read with preadv and not mapped: a mapping of memory which its owner gives back, or
-which the system does not have, ends the reading process; a read ends in zeros or an error. It also
-copies with the interpreter's lock free, which assigning from a mapping does not.
+The arena is read with preadv, not mapped: access to a mapping whose pages were released or cannot
+be allocated kills the process, while a read returns zeros or an error. preadv also releases the
+GIL.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.replies import INTACT
 from cachetier.wire import arena, envelope
 
-# A node which cannot be read this way is asked again after so long: it may have been restarted.
+# Retry interval after shared memory was unavailable: the node may have restarted.
 REST_S = 30.0
 _LEASE_S = 10.0
-# Shorter values do not lie in the arena.
+# Shorter values are not in the arena.
 MIN_BYTES = 16 * 1024
-# Why not; every one is a label of a counter.
-UNKNOWN = "unknown_command"  # Redis, Valkey, an older node
-OFF = "off"  # the node keeps its arena to itself
-AWAY = "other_machine"  # there is no such arena here
-STALE = "stale_arena"  # there is, of another node
+# Failure reasons, used as counter labels.
+UNKNOWN = "unknown_command"  # Redis, Valkey or an older node
+OFF = "off"  # the node does not share its arena
+AWAY = "other_machine"  # no such arena on this machine
+STALE = "stale_arena"  # arena of another node
 DENIED = "no_access"
 BROKEN = "bad_answer"
-NOT_THERE = "not_leased"  # this value: missing, on disk, or too short to lie in the arena
+NOT_THERE = "not_leased"  # missing, on disk, or too short for the arena
 READ = "ok"
 REASONS = (READ, UNKNOWN, OFF, AWAY, STALE, DENIED, BROKEN, NOT_THERE)
 
@@ -49,7 +49,7 @@ Item = tuple[bytes, memoryview]
 
 
 class SharedMemoryUnavailable(Exception):
-    """`reason` is one of REASONS."""
+    """Values must be read over the socket; `reason` is one of REASONS."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -58,7 +58,7 @@ class SharedMemoryUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`places` has an entry a key, in order: None, or (offset, length) runs."""
+    """Lease reply; `places` has per key, in order, None or its (offset, length) ranges."""
 
     number: int
     name: str
@@ -67,7 +67,7 @@ class Lease:
 
 
 class SharedMemory:
-    """Of one node. Thread-safe; `now` is the caller's monotonic clock."""
+    """Shared memory of one node. Thread-safe; `now` is the caller's monotonic clock."""
 
     def __init__(self, folder: str = arena.FOLDER) -> None:
         self._folder = Path(folder)
@@ -81,7 +81,6 @@ class SharedMemory:
 
     @property
     def why(self) -> str:
-        """The reason it rests for."""
         return self._why
 
     def rest(self, reason: str, now: float) -> None:
@@ -91,7 +90,7 @@ class SharedMemory:
     def load(
         self, connection: Connection, items: Sequence[Item], deadline: float
     ) -> list[KeyOutcome | None]:
-        """An outcome a key; None for what must come over the socket. NotShared if all must."""
+        """Return outcomes, None for keys to read over the socket; raise if all must be."""
         milliseconds = b"%d" % (_LEASE_S * 1000)
         connection.send([command(b"LEASE", milliseconds, *(key for key, _ in items))], deadline)
         try:
@@ -108,7 +107,7 @@ class SharedMemory:
                 ]
         finally:
             connection.send([command(b"UNLEASE", b"%d" % lease.number)], deadline)
-            with contextlib.suppress(ReplyError):  # its time was over
+            with contextlib.suppress(ReplyError):  # lease expired
                 connection.read_value(deadline)
 
     def close(self) -> None:
@@ -118,7 +117,7 @@ class SharedMemory:
             opened.leave()
 
     def _arena(self, lease: Lease) -> _Arena:
-        """The lease's arena, entered; kept open while its node lives."""
+        """Return the lease's arena, entered; it is kept open while its node lives."""
         with self._lock:
             if self._open is None or self._open.token != lease.token:
                 if self._open is not None:
@@ -130,7 +129,7 @@ class SharedMemory:
 
 
 class _Arena:
-    """An open arena; closed when its owner and everybody reading have left it."""
+    """Open arena, closed when the owner and all readers have left it."""
 
     def __init__(self, folder: Path, lease: Lease) -> None:
         if "/" in lease.name or lease.name.startswith(".") or not lease.name:
@@ -167,7 +166,7 @@ class _Arena:
 
 
 def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: memoryview) -> Any:
-    """The value's outcome; `target` is filled by it."""
+    """Fill `target` with the value and return its outcome."""
     header = bytearray(envelope.HEADER_BYTES)
     if sum(length for _, length in runs) != len(header) + target.nbytes:
         return KeyOutcome.CORRUPT
@@ -180,7 +179,7 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
             except OSError:
                 return None
             if not count:
-                return None  # beyond the arena's end
+                return None  # beyond the end of the arena
             offset, length = offset + count, length - count
             _drop(waiting, count)
     if envelope.expected_length(header, key) != target.nbytes:
@@ -189,7 +188,7 @@ def _read(opened: _Arena, runs: Sequence[tuple[int, int]], key: bytes, target: m
 
 
 def _first(views: Sequence[memoryview], count: int) -> list[memoryview]:
-    """The first `count` bytes of `views`."""
+    """Return views on the first `count` bytes."""
     found = []
     for view in views:
         part = view[:count]
@@ -201,7 +200,7 @@ def _first(views: Sequence[memoryview], count: int) -> list[memoryview]:
 
 
 def _drop(views: list[memoryview], count: int) -> None:
-    """Take the first `count` bytes off `views`, in place."""
+    """Remove the first `count` bytes from `views`, in place."""
     while views and count >= views[0].nbytes:
         count -= views[0].nbytes
         del views[0]
@@ -210,7 +209,7 @@ def _drop(views: list[memoryview], count: int) -> None:
 
 
 def read_lease(reply: Any, keys: int) -> Lease:
-    """NotShared for anything which is not an answer to LEASE; the connection is in step."""
+    """Parse a LEASE reply; raise SharedMemoryUnavailable if invalid, with the stream in sync."""
     match reply:
         case [int(number), bytes(name), bytes(token), list(places)] if len(places) == keys:
             runs = tuple(_runs(place) for place in places)

@@ -1,4 +1,4 @@
-"""A cache node: `python -m cachetier.engine`. Speaks RESP, keeps values in bounded memory.
+"""Cache node, run as `python -m cachetier.engine`: a RESP server with bounded memory.
 
-Must not know Django, the console, endpoints, or what a value means beyond its envelope.
+Values are opaque except for their envelope.
 """

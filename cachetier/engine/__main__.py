@@ -1,4 +1,4 @@
-"""Starts a cache node, and ends it in good order on SIGTERM or SIGINT."""
+"""Entry point of the cache node; shuts down cleanly on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cachetier.engine.server import NodeServer
 
 log = logging.getLogger("cachetier.engine")
 
-# Long enough for replies under way; clients treat a cut connection as a miss anyway.
+# Enough for replies in progress; clients treat a closed connection as a miss.
 _GRACE_S = 3.0
 
 
 async def serve(config: Config) -> None:
-    """Runs until told to stop; a second signal does not wait for the grace."""
+    """Run until a signal; a second signal skips the grace period."""
     node = Node(config)
     server = NodeServer(node)
     stop = asyncio.Event()
@@ -46,7 +46,7 @@ async def serve(config: Config) -> None:
     if config.admin is not None:
         await admin.start(config.admin)
     log.info(
-        "listening on %s:%d, %d bytes of memory, %s",
+        "Listening on %s:%d, %d bytes of memory, %s",
         config.listen.host,
         server.port,
         config.memory_bytes,
@@ -59,7 +59,7 @@ async def serve(config: Config) -> None:
     await stop.wait()
     if following is not None:
         following.cancel()
-    log.info("asked to stop, %d connections open", len(node.sessions))
+    log.info("Stopping; %d connections open", len(node.sessions))
     drained = loop.create_task(server.drain(_GRACE_S))
     hurried = loop.create_task(hurry.wait())
     await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +67,7 @@ async def serve(config: Config) -> None:
         await node.hand_down()
     admin.close()
     node.close()
-    log.info("stopped")
+    log.info("Stopped")
 
 
 def _protection(config: Config) -> str:
@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: faster, and not needed."""
+    """Return uvloop's factory if installed, which is faster."""
     try:
         import uvloop
     except ImportError:

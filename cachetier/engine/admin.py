@@ -1,8 +1,8 @@
-"""The admin port. HTTP/1.1, one request a connection, no body read.
+"""Admin port: HTTP/1.1, one request per connection, bodies ignored.
 
 GET /healthz /readyz /metrics for probes and Prometheus; GET /stats /namespaces /curve as JSON; POST
-/flush /resize /drain (orders.py). Never on the data path, never more than a small head read;
-nothing here shows a key or a value. Requests of web pages are refused (processkit.browsers).
+/flush /resize /drain (admin_orders.py). Only a small head is read; responses contain no keys or
+values. Requests from browsers are rejected (processkit.browsers).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Answer = tuple[int, str, str]
 
 
 class AdminServer:
-    """`on_drain` is called once for each POST /drain."""
+    """Admin server; `on_drain` is called once per POST /drain."""
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
@@ -66,7 +66,7 @@ class AdminServer:
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self, place: ListenAddress) -> None:
-        """With TLS as the clients have it, but for certificates of theirs: probes have none."""
+        """Listen with the clients' TLS settings, without client certificates (probes have none)."""
         node, guards = self._node, self._node.config.guards
         self._is_local = place.is_local
         if guards.tls is None or guards.admin_plain:
@@ -95,7 +95,7 @@ class AdminServer:
                 writer.write(_response(status, kind, body.encode()))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # a client that cannot say what it wants gets nothing
+            pass  # a malformed request gets no response
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ class AdminServer:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """By name in lower case; of two of a name the first."""
+    """Return headers by lower-case name; the first of duplicates counts."""
     found: dict[str, str] = {}
     for line in lines:
         name, colon, text = line.partition(":")

@@ -1,6 +1,6 @@
-"""What the admin port tells of a node as JSON: facts only, no key and no value.
+"""JSON documents of the admin port, without keys or values.
 
-Field names are a contract: the console reads them.
+Field names are a contract with the console.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from cachetier.engine.node import VERSION, Node
 
-# Of the namespaces with the most bytes; the metrics have the sums.
+# Number of namespaces listed, largest first; metrics have the totals.
 _LISTED = 200
 
 
@@ -62,7 +62,7 @@ def namespaces(node: Node) -> dict[str, Any]:
 
 
 def curve(node: Node) -> dict[str, Any]:
-    """`points` are what LRU would find; what this node did find is beside them."""
+    """Return the LRU hit curve (`points`) beside the node's measured hit rate."""
     capacity = node.store.usage().capacity_bytes
     found = node.census.curve
     hits, lookups = node.counters.hit_rate()

@@ -1,7 +1,7 @@
-"""What the admin port can be told to do: drop a namespace, change the size, drain.
+"""Admin commands: flush a namespace, resize, drain.
 
-Promises that nothing happens unless the order is right as a whole, that a refusal names the field
-and the remedy, and that with a password set nobody without it gives orders. Must not know sockets.
+A request is validated as a whole before it has any effect; errors name the field and the fix. If
+the node has a password, commands require it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cachetier.engine import handover
 from cachetier.engine.config import MIB, parse_size
 from cachetier.engine.errors import ConfigError
+from cachetier.engine.handover import DEFAULT_RATE, AlreadyError
 from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.node import Node
 from cachetier.engine.store import Declined
@@ -22,8 +22,6 @@ _BEARER: Final = "bearer "
 
 
 class OrderError(Exception):
-    """The answer to an order which is not carried out."""
-
     def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
         self.status = status
@@ -36,7 +34,7 @@ class OrderError(Exception):
 
 
 class Orders:
-    """`on_drain` is called once for each drain."""
+    """Admin commands; `on_drain` is called once per drain."""
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
@@ -51,14 +49,14 @@ class Orders:
         return path in self._known
 
     def give(self, path: str, query: Mapping[str, str], bearer: str, host: str) -> Reply:
-        """`bearer` is the Authorization header as it came, `host` who sent it."""
+        """Execute a command. `bearer` is the Authorization header, `host` the client's address."""
         fields, order = self._known[path]
         try:
             self._check_bearer(bearer, host)
             for name in query:
                 if name not in fields:
                     known = ", ".join(fields) or "none"
-                    text = f"{path} does not know {name!r}: it knows {known}"
+                    text = f"{path} has no parameter {name!r}: use {known}"
                     raise OrderError(400, "unknown_field", text, name[:64])
             return order(query)
         except OrderError as exc:
@@ -75,7 +73,7 @@ class Orders:
                 raise OrderError(403, "protected", text)
             return
         given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
-        # As for clients: a user who may log in, this password.
+        # As for clients: any permitted user with this password.
         now = time.monotonic()
         verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
         if verdict is LoginVerdict.LOCKED:
@@ -88,9 +86,8 @@ class Orders:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
             raise OrderError(401, "unauthorized", text, "authorization")
 
-    # -- orders --------------------------------------------------------------------------------
     def _flush(self, query: Mapping[str, str]) -> Reply:
-        """One namespace, or everything when none is named; "" is what has no block's key."""
+        """Flush one namespace ("" = keys that are not blocks), or everything if unnamed."""
         namespace = query.get("namespace")
         dropped = self._node.store.clear(time.monotonic(), namespace)
         return 200, {"namespace": namespace, "dropped": dropped}
@@ -109,13 +106,13 @@ class Orders:
             raise OrderError(400, "invalid", why, "memory")
         declined = self._node.resize(wanted, time.monotonic())
         if isinstance(declined, Declined):
-            text = declined.detail or "the store cannot do that now"
+            text = declined.detail or "not possible at the moment"
             raise OrderError(409, declined.reason.value, text, "memory")
         usage = self._node.store.usage()
         return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
 
     def _drain(self, query: Mapping[str, str]) -> Reply:
-        """Let nobody in; with `to` hand what is most worth keeping to those nodes."""
+        """Reject new connections; with `to`, hand the most valuable values over to those nodes."""
         if "rate" in query and "to" not in query:
             raise OrderError(400, "invalid", "rate means nothing without to", "rate")
         if "to" not in query:
@@ -123,14 +120,14 @@ class Orders:
             return 202, {"draining": True}
         field = "rate"
         try:
-            rate = parse_size(query["rate"]) if "rate" in query else handover.DEFAULT_RATE
+            rate = parse_size(query["rate"]) if "rate" in query else DEFAULT_RATE
             if rate < MIB:
-                raise ConfigError("too slow to be of use: at least 1MiB (a second)")
+                raise ConfigError("too slow: at least 1MiB (per second)")
             field = "to"
-            begun = handover.begin(self._node, query["to"], rate)
+            begun = self._node.start_handover(query["to"], rate)
         except ConfigError as exc:
             raise OrderError(400, "invalid", str(exc), field) from None
-        except handover.AlreadyError as exc:
+        except AlreadyError as exc:
             raise OrderError(409, "already", str(exc), "to") from None
         self._on_drain()
         return 202, {"draining": True, "handover": begun.facts()}

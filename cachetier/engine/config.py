@@ -1,6 +1,6 @@
-"""The command line of a cache node, as grouped facts, refused as a whole when anything is wrong.
+"""Command line of the cache node, parsed into a Config; any error rejects it as a whole.
 
-Promises that a node which others than this machine can reach has a password.
+A node reachable from other machines requires a password.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
-_MAX_VALUE = 512 * MIB  # RESP's own limit of a bulk string
+_MAX_VALUE = 512 * MIB  # RESP's bulk string limit
 _MIN_DISK = 64 * MIB
 _SHM_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 MIN_MEMORY = MIB
@@ -30,7 +30,7 @@ MIN_MEMORY = MIB
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """An address to listen on; port 0 lets the system choose."""
+    """Listen address; port 0 selects a free port."""
 
     host: str
     port: int
@@ -48,22 +48,21 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A folder of its own, and how much may lie in it."""
-
     path: Path
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`memory_bytes` bounds what is stored, accounted to the byte; what is being received may take
-    `receiving_bytes` more. `pool` labels the metrics."""
+    """`memory_bytes` bounds the stored values; values being received may use `receiving_bytes`
+    more. `pool` labels the metrics.
+    """
 
     listen: ListenAddress
     memory_bytes: int
     memory_file: str = ""
     admin: ListenAddress | None = None
-    # At the start: the file is read again when it changes (see passwords).
+    # At startup: the file is reread when it changes (see passwords).
     passwords: tuple[str, ...] = field(default=(), repr=False)
     password_file: str = ""
     pool: str = "default"
@@ -71,7 +70,7 @@ class Config:
     max_clients: int = 1024
     policy: str = DEFAULT_POLICY
     disk: Disk | None = None
-    shm: str = ""  # name of the arena in /dev/shm, "" for private memory
+    shm: str = ""  # arena name in /dev/shm, "" for private memory
     quotas: Mapping[str, int] = field(default_factory=dict)
     admission: bool = False
     guards: Guards = field(default_factory=Guards)
@@ -79,17 +78,16 @@ class Config:
 
     @property
     def receiving_bytes(self) -> int:
-        """An eighth of the memory, so that a burst of writers cannot double the process."""
+        """Return an eighth of the memory, so that a burst of writes cannot double the process."""
         return min(max(self.memory_bytes // 8, 16 * MIB), 1024 * MIB)
 
     @property
     def disk_queue_bytes(self) -> int:
-        """Of the memory, for values on their way down; a longer value is not kept on disk."""
+        """Memory for values being written to disk; longer values are not written."""
         return min(self.memory_bytes // 8, 256 * MIB)
 
     @property
     def disk_index_bytes(self) -> int:
-        """Beside the memory, for the index of what is on disk."""
         return max(self.memory_bytes // 8, 16 * MIB)
 
     @property
@@ -98,7 +96,7 @@ class Config:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from "1GiB", "512 MB" or "1048576"."""
+    """Parse "1GiB", "512 MB" or "1048576" to bytes."""
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None:
@@ -107,7 +105,7 @@ def parse_size(text: str) -> int:
 
 
 def read_memory_file(path: str) -> str:
-    """What the file holds; raises ConfigError if it cannot be read."""
+    """Return the file's text; raise ConfigError if unreadable."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
@@ -124,7 +122,7 @@ def parse_place(text: str) -> ListenAddress:
 
 
 def parse(argv: Sequence[str]) -> Config:
-    """Raises ConfigError; argparse itself ends the process on what it can judge alone."""
+    """Parse flags; raise ConfigError (argparse itself exits on syntax errors)."""
     args = _parser().parse_args(argv)
     lines = passwords.read(args.password_file) if args.password_file else ()
     memory_file = args.memory.removeprefix("@") if args.memory.startswith("@") else ""

@@ -1,7 +1,6 @@
-"""What a node counts, as plain integers, and how Prometheus reads it.
+"""Node counters and their Prometheus text.
 
-Names and labels are those of the metrics reference; every child exists from the start, so that a
-zero shows as a zero. Must not know the protocol or the store.
+All series exist from the start, so that zeros are exported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from console.processkit.metrics import Histogram, escape
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
-# Why this node closes a connection, or does not take one.
+# Reasons for closing or rejecting a connection.
 CLOSED: Final = (
     timeouts.LOGIN,
     timeouts.STALLED,
@@ -34,13 +33,13 @@ CLOSED: Final = (
 _MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
 _AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
-# A namespace comes from clients: past this many, further ones share one label.
+# Namespaces come from clients: beyond this many, the others share one label.
 _MAX_NAMESPACES: Final = 64
 _OTHER: Final = "other"
 
 
 class Counters:
-    """One event loop only."""
+    """Counters of one node. Event loop only."""
 
     def __init__(self, pool: str, node: str) -> None:
         self._started = time.time()
@@ -83,10 +82,9 @@ class Counters:
         self.hits[namespace] += found
 
     def hit_rate(self) -> tuple[int, int]:
-        """(hits, lookups) over all namespaces."""
+        """Return (hits, lookups) over all namespaces."""
         return sum(self.hits.values()), sum(self.lookups.values())
 
-    # -- as text -------------------------------------------------------------------------------
     def render(self, usage: StoreUsage, disk: DiskUsage | None = None, *, up: bool) -> str:
         lines: list[str] = []
         for family in (self._operation_lines, self._block_lines, self._door_lines):

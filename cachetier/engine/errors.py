@@ -1,7 +1,7 @@
-"""Why a command line is not taken."""
+"""Command line errors."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """Says which flag, what it held, and what to write instead."""
+    """Invalid configuration; the message names the flag, its value and the fix."""

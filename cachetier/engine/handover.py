@@ -1,10 +1,9 @@
-"""Handing what is most worth keeping to other nodes, before this one goes.
+"""Handover of the most valuable values to other nodes before this one stops.
 
-Promises that a peer gets what its clients will ask it for (keys are placed as clients place them,
-among the nodes that stay), that lives are kept, that nothing a peer has is overwritten, that it is
-never made to give up more than a quarter of itself (a full peer's own values are worth something,
-too), that no more bytes a second go out than allowed, and that everything is counted with its
-reason. Clients go on being served meanwhile. Whatever fails, the worst that comes of it is a miss.
+Keys are placed on the remaining nodes as clients place them. Expiry is kept, existing values are
+not overwritten, a peer evicts at most a quarter of its capacity for them, and the send rate is
+limited. All results are counted by reason. Clients are served meanwhile; any failure costs only
+misses.
 """
 
 from __future__ import annotations
@@ -15,40 +14,36 @@ import math
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cachetier.client.rendezvous import Rendezvous
-from cachetier.engine.config import ListenAddress, parse_place
+from cachetier.engine.config import Config, ListenAddress
+from cachetier.engine.net.passwords import PasswordFile
 from cachetier.engine.net.peer import Peer, PeerError, Piece, command, tls_for_peers
-from cachetier.engine.store import Hold
-
-if TYPE_CHECKING:
-    from cachetier.engine.node import Node
+from cachetier.engine.policies.base import EvictionPolicy
+from cachetier.engine.store import Hold, Store
 
 log = logging.getLogger(__name__)
 
-DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes a second
-# What is pinned and on its way to one peer at a time.
+DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes/s
+# Maximum bytes pinned and in flight per peer.
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 _BATCH_KEYS: Final = 64
-# Of a peer's capacity, what may be filled even if it has to evict for it.
+# Share of a peer's capacity that may be filled even if it must evict.
 _PEER_SHARE: Final = 4
 _TOO_MANY_REFUSALS: Final = 64
 
 
-class AlreadyError(Exception):
-    """A node hands over to one set of peers at a time."""
+class AlreadyError(Exception): ...
 
 
 class HandoverOutcome(StrEnum):
-    """What became of one value."""
-
     HANDED = "handed"
-    THERE = "there"  # the peer had it
-    GONE = "gone"  # it left, or went to disk, before its turn
-    REFUSED = "refused"  # by the peer, in words
-    FULL = "full"  # the peer has had its share
-    LOST = "lost"  # the peer went away
+    THERE = "there"  # present on the peer
+    GONE = "gone"  # evicted or moved to disk before its turn
+    REFUSED = "refused"  # error reply from the peer
+    FULL = "full"  # the peer's share is used up
+    LOST = "lost"  # peer connection lost
 
 
 class HandoverState(StrEnum):
@@ -58,8 +53,6 @@ class HandoverState(StrEnum):
 
 
 class _Lane:
-    """One peer, and what it may still be given."""
-
     def __init__(self, peer: Peer, budget: int) -> None:
         self.peer = peer
         self.budget = budget
@@ -70,16 +63,25 @@ class _Lane:
 
 
 class Handover:
-    """One of them; `run` once. The task that runs it may be cancelled at any time."""
+    """One handover; call `run` once. Its task may be cancelled at any time."""
 
     def __init__(
-        self, node: Node, places: Sequence[ListenAddress], rate: int = DEFAULT_RATE
+        self,
+        config: Config,
+        store: Store,
+        policy: EvictionPolicy,
+        password_file: PasswordFile,
+        places: Sequence[ListenAddress],
+        rate: int = DEFAULT_RATE,
     ) -> None:
         self.state = HandoverState.RUNNING
         self.problem = ""
         self.counts = dict.fromkeys(HandoverOutcome, 0)
         self.bytes = 0
-        self._node = node
+        self._config = config
+        self._store = store
+        self._policy = policy
+        self._password_file = password_file
         self._rate = rate
         self._started_at = time.monotonic()
         self._lanes: dict[str, _Lane] = {}
@@ -87,7 +89,6 @@ class Handover:
         self._placing = Rendezvous(self._places)
 
     def facts(self) -> dict[str, object]:
-        """As /stats shows it."""
         return {
             "to": list(self._places),
             "state": self.state.value,
@@ -99,7 +100,7 @@ class Handover:
     async def run(self) -> None:
         try:
             await self._open()
-            for key in self._node.policy.ranking():
+            for key in self._policy.ranking():
                 await self._add(key)
             for lane in self._lanes.values():
                 await self._send(lane)
@@ -118,20 +119,19 @@ class Handover:
             log.log(level, "handover %s: %s", self.state.value, self.facts())
 
     async def _open(self) -> None:
-        """All of them or none: with one missing, the others would get its keys for nothing."""
-        config = self._node.config
-        tls = tls_for_peers(config)
-        password = next(iter(self._node.password_file.lines), "")
+        """Connect to all peers or none: keys of a missing peer would go to the wrong nodes."""
+        tls = tls_for_peers(self._config)
+        password = next(iter(self._password_file.lines), "")
         for name, place in self._places.items():
             peer = Peer(place)
             self._lanes[name] = _Lane(peer, 0)
-            facts = await peer.connect(config, password, tls)
+            facts = await peer.connect(self._config, password, tls)
             free = facts.capacity_bytes - facts.used_bytes
             self._lanes[name].budget = max(free, facts.capacity_bytes // _PEER_SHARE)
 
     async def _add(self, key: bytes) -> None:
         lane = self._lanes[self._placing.place(key)[0]]
-        facts = self._node.store.peek(key, time.monotonic())
+        facts = self._store.peek(key, time.monotonic())
         if facts is None or facts.on_disk:
             self.counts[HandoverOutcome.GONE] += 1
         elif lane.problem:
@@ -145,7 +145,6 @@ class Handover:
             if len(lane.keys) >= _BATCH_KEYS or lane.bytes >= _BATCH_BYTES:
                 await self._send(lane)
 
-    # -- one batch -----------------------------------------------------------------------------
     async def _send(self, lane: _Lane) -> None:
         keys, lane.keys, lane.bytes = lane.keys, [], 0
         if not keys or lane.problem:
@@ -172,7 +171,7 @@ class Handover:
         return sum(self.counts.values())
 
     async def _missing(self, lane: _Lane, keys: list[bytes]) -> list[bytes]:
-        """Those the peer has not; asked in a way that counts as no use there."""
+        """Return the keys absent on the peer, queried without counting as a use."""
         asked = [command(b"STRLEN", key) for key in keys]
         lengths = await lane.peer.ask(asked, len(asked))
         missing = [key for key, length in zip(keys, lengths, strict=True) if length == "0"]
@@ -180,10 +179,10 @@ class Handover:
         return missing
 
     def _take(self, key: bytes, holds: dict[bytes, Hold], pieces: list[Piece]) -> None:
-        """Pin the value, and add the command that stores it over there, unless it is there."""
+        """Pin the value and append the command that stores it on the peer if absent."""
         now = time.monotonic()
-        left = self._node.store.ttl(key, now)
-        value = self._node.store.look(key, now)
+        left = self._store.ttl(key, now)
+        value = self._store.look(key, now)
         if left is None or not isinstance(value, Hold):
             self.counts[HandoverOutcome.GONE] += 1
             if value is not None:
@@ -201,32 +200,21 @@ class Handover:
             self.counts[HandoverOutcome.HANDED] += 1
             self.bytes += length
             lane.refusals = 0
-        elif answer == "-1":  # somebody stored it since we asked
+        elif answer == "-1":  # stored by another client since the query
             self.counts[HandoverOutcome.THERE] += 1
         else:
             self.counts[HandoverOutcome.REFUSED] += 1
             lane.refusals += 1
             if lane.refusals >= _TOO_MANY_REFUSALS:
-                lane.problem = f"{lane.peer.place} refuses value after value: {answer[1:200]}"
+                lane.problem = f"{lane.peer.place} keeps rejecting values: {answer[1:200]}"
 
     async def _slow_down(self) -> None:
         ahead_s = self._started_at + self.bytes / self._rate - time.monotonic()
         await asyncio.sleep(max(ahead_s, 0.0))
 
 
-def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
-    """Start handing over to `to` (HOST:PORT, several with commas between), written as clients
-    write these nodes, since keys are placed by name. Raises ConfigError, or AlreadyError."""
-    places = [parse_place(text.strip()) for text in to.split(",")]
-    if node.handover is not None and node.handover.state is HandoverState.RUNNING:
-        raise AlreadyError("this node is handing over already: GET /stats says how far it is")
-    node.handover = Handover(node, places, rate)
-    node.handover_task = asyncio.get_running_loop().create_task(node.handover.run())
-    return node.handover
-
-
 def metric_lines(pool: str, handover: Handover | None) -> list[str]:
-    """`pool` is escaped already. Zeros where nothing was handed over."""
+    """Return metric lines, zeros without a handover. `pool` is already escaped."""
     counts = handover.counts if handover is not None else dict.fromkeys(HandoverOutcome, 0)
     name = "emberline_l2_handover_values_total"
     lines = [

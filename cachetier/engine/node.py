@@ -1,4 +1,4 @@
-"""What the connections of one node share: the store, the counters, limits and the drain."""
+"""Node state shared by its connections: store, counters, limits and drain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cachetier.engine.config import Config
+from cachetier.engine.config import Config, parse_place
 from cachetier.engine.counters import Counters
 from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
-from cachetier.engine.handover import Handover
+from cachetier.engine.handover import AlreadyError, Handover, HandoverState
 from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.memory import share_metrics
 from cachetier.engine.memory.admission import NamespaceAdmission
@@ -30,6 +29,7 @@ from cachetier.engine.memory.memory_store import MemoryStore
 from cachetier.engine.memory.quotas import Quotas
 from cachetier.engine.net.access import Gatekeeper
 from cachetier.engine.net.passwords import PasswordFile
+from cachetier.engine.net.timeouts import OpenSession
 from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make
 from cachetier.engine.store import Declined, Gate
@@ -37,16 +37,13 @@ from cachetier.wire.commands import TABLE
 from cachetier.wire.envelope import namespace_of
 from console.processkit.metrics import escape
 
-if TYPE_CHECKING:
-    from cachetier.engine.net.session import ClientSession
-
 VERSION = "0.1.0"
-# Walks (SCAN) that may be under way at once; an older one is forgotten.
+# Concurrent SCANs; the oldest is dropped.
 _MAX_WALKS = 16
 _TELL_EVERY_S = 60.0
-# For what waits to be written when the node stops: less than its supervisor is patient.
+# Seconds to write queued values at shutdown, below the supervisor's grace period.
 _DISK_GRACE_S = 5.0
-# For what is in memory then.
+# Seconds to move memory contents to disk at shutdown.
 _HAND_DOWN_S = 4.0
 _DISK_POLL_S = 0.005
 
@@ -54,8 +51,6 @@ log = logging.getLogger(__name__)
 
 
 class CallCounts:
-    """Of one command, as INFO COMMANDSTATS tells them."""
-
     __slots__ = ("count", "failed", "seconds")
 
     def __init__(self) -> None:
@@ -64,13 +59,14 @@ class CallCounts:
 
 
 class Node:
-    """One event loop only."""
+    """Shared state of one node. Event loop only."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counters = Counters(config.pool, str(config.listen))
         self.census = Census()
-        self.shm_off = "" if config.shm else "not asked for"  # why readers here must copy
+        # why local readers cannot use shared memory
+        self.shm_off = "" if config.shm else "not asked for"
         self.policy = make(config.policy, config.memory_bytes)
         self.admission = NamespaceAdmission(self._capacity_bytes) if config.admission else None
         self.disk = _open_disk(config)
@@ -84,32 +80,31 @@ class Node:
             lower=self.disk,
         )
         self.leases = Leases()
-        self.sessions: dict[int, ClientSession] = {}
+        self.sessions: dict[int, OpenSession] = {}
         self.calls = {name: CallCounts() for name in TABLE}
         guards = config.guards
         self.gate = Gatekeeper(guards.users, config.passwords, guards.login_failures)
         self.password_file = PasswordFile(config.password_file, config.passwords)
-        self.tls_contexts: list[LiveContext] = []  # of every port, renewed when the files change
+        self.tls_contexts: list[LiveContext] = []  # of every port, rebuilt when files change
         self.draining = False
-        self.handover: Handover | None = None  # the latest, and what runs it
+        self.handover: Handover | None = None  # latest handover, and its task
         self.handover_task: asyncio.Task[None] | None = None
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)
         self._receiving = 0
         self._http_told_at = -math.inf
-        self.late_refusals = 0  # connections which wait to hear that their password is wrong
+        self.late_refusals = 0  # connections waiting for a delayed login error
         self._ids = itertools.count(1)
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
 
     def _make_arena(self, config: Config) -> Arena:
-        """Shared if asked for and there is room for it. A cache without shared memory is slower for
-        readers on this machine; no cache at all is slower for everybody."""
+        """Make a shared arena if possible, else a private one (slower for local readers)."""
         most = _machine_bytes()
         try:
             return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
         except NoRoomError as exc:
             self.shm_off = str(exc)
-            log.warning("%s; until then readers on this machine copy over TCP", exc)
+            log.warning("%s; local readers use TCP instead of shared memory", exc)
             return Arena(config.memory_bytes, limit_bytes=most)
 
     def _gates(self) -> list[Gate]:
@@ -124,7 +119,7 @@ class Node:
         return self.store.usage().capacity_bytes
 
     def soon(self, call: Callable[[], None]) -> None:
-        """When the loop has been round."""
+        """Run `call` in the next event loop iteration."""
         asyncio.get_running_loop().call_soon(call)
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -134,25 +129,25 @@ class Node:
         return next(self._ids)
 
     def looked_up(self, key: bytes, found: bool) -> None:
-        """Somebody asked for it, once: asking whether it is there and getting it are one."""
+        """Count one lookup; EXISTS followed by GET counts once."""
         self.counters.looked_up(namespace_of(key), found)
         self.census.looked_up(key, found)
 
     def http_came(self, peer: str) -> None:
-        """Somebody's browser or scanner takes this port for HTTP; told once a minute at most."""
+        """Log an HTTP request on the RESP port, at most once a minute."""
         self.counters.closed["http"] += 1
         now = time.monotonic()
         if now >= self._http_told_at + _TELL_EVERY_S:
             self._http_told_at = now
             log.warning(
-                "closed %s, which sent HTTP to the client port (closed so far: %d). A web page may "
-                "be trying to send commands; a --password-file keeps it out",
+                "Closed %s, which sent HTTP to the client port (%d so far). "
+                "A web page may be trying to send commands; set --password-file",
                 peer,
                 self.counters.closed["http"],
             )
 
     def reserve(self, count: int) -> bool:
-        """Whether `count` bytes may be received now; pair with `release`."""
+        """Return whether `count` bytes may be received now; pair with `release`."""
         if self._receiving + count > self.config.receiving_bytes:
             return False
         self._receiving += count
@@ -162,7 +157,7 @@ class Node:
         self._receiving -= count
 
     def resize(self, memory_bytes: int, now: float) -> Declined | None:
-        """Make the store larger or smaller while it serves; says why not, if it cannot now."""
+        """Resize the running store; return the reason if not possible now."""
         declined = self.store.resize(memory_bytes, now)
         if declined is None:
             self.config = replace(self.config, memory_bytes=memory_bytes)
@@ -187,29 +182,43 @@ class Node:
         return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
-        """Values in memory or on disk."""
         disk = None if self.disk is None else self.disk.usage()
         below = 0 if disk is None else disk.entries - disk.risen
         return self.store.usage().entries + below
 
     def disk_trouble(self) -> str:
-        """A line for people when the disk is not used as it should be; the node works without."""
+        """Return a message if the disk is unavailable; the node works without it."""
         disk = None if self.disk is None else self.disk.usage()
         if disk is None or disk.state is DiskState.OK:
             return ""
         return f"disk {disk.state.value}: {disk.reason}\n"
 
     def tick(self, now: float) -> None:
-        """Once a second."""
+        """Run periodic work. Called once per second."""
         self.leases.sweep(now)
         ended = self.store.sweep(now)
         if ended:
-            log.debug("%d values reached their end", ended)
+            log.debug("Dropped %d expired values", ended)
         if self.disk is not None:
             self.disk.tick()
 
+    def start_handover(self, to: str, rate: int) -> Handover:
+        """Start a handover to `to`: HOST:PORT,... as clients write them, since
+        keys are placed by name.
+
+        Raise ConfigError or AlreadyError.
+        """
+        places = [parse_place(text.strip()) for text in to.split(",")]
+        if self.handover is not None and self.handover.state is HandoverState.RUNNING:
+            raise AlreadyError("this node is handing over already: GET /stats says how far it is")
+        self.handover = Handover(
+            self.config, self.store, self.policy, self.password_file, places, rate
+        )
+        self.handover_task = asyncio.get_running_loop().create_task(self.handover.run())
+        return self.handover
+
     async def hand_down(self) -> None:
-        """Before a stop: what memory holds goes to disk, the newest first, while time is left."""
+        """Move memory contents to disk before shutdown, newest first, within the time limit."""
         if self.disk is None:
             return
         usage, end = self.store.usage(), time.monotonic() + _HAND_DOWN_S
@@ -224,17 +233,16 @@ class Node:
             self.store.hand_down(key, time.monotonic())
 
     def close(self) -> None:
-        """Nobody is served any more. Blocks while the disk is left in good order."""
+        """Close the store after the last client. Blocks while the disk is closed cleanly."""
         if self.disk is not None:
             self.disk.close(_DISK_GRACE_S)
         self.store.arena.close()
 
-    # -- SCAN ----------------------------------------------------------------------------------
-    # A walk goes over a copy of the keys (references only), so that every key which is there all
-    # along is seen exactly once whatever comes and goes meanwhile. A cursor is the walk's number
-    # and the place in it; it works on any connection.
+    # A scan iterates over a copy of the keys (references only), so that a key present throughout
+    # is returned exactly once. A cursor is the scan's number and position; it is valid on any
+    # connection.
     def walk(self, cursor: int, count: int) -> tuple[int, list[bytes]] | None:
-        """(next cursor, keys); None for a cursor nobody was given or which is too old."""
+        """Return (next cursor, keys); None for an unknown or expired cursor."""
         if cursor == 0:
             number = self.next_id()
             self._walks[number] = list(self.store.keys())
@@ -254,7 +262,7 @@ class Node:
 
 
 def _open_disk(config: Config) -> DiskTier | None:
-    """Finds what a node before left there. Raises InUseError."""
+    """Open the disk tier with its existing values. Raise InUseError."""
     if config.disk is None:
         return None
     return DiskTier(
@@ -267,5 +275,4 @@ def _open_disk(config: Config) -> DiskTier | None:
 
 
 def _machine_bytes() -> int:
-    """What this machine has: nobody can grow a node further."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

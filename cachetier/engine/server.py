@@ -1,8 +1,7 @@
-"""The sockets of a node: clients on one port, health and metrics on another, one event loop.
+"""Node server: RESP port and admin port on one event loop.
 
-A client that does not take its replies is not read from until it does, so it can hold one value and
-a bufferful at most. Draining: nobody new is let in, whoever is there may go on until they leave or
-the grace is over.
+A client that does not read its replies is not read from, so it pins at most one value and one
+buffer. A drain rejects new clients and waits for the others until the grace period ends.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _SECOND_LOOK_S = 0.02
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """Glue between one transport and one Session: for TLS, where every byte is copied anyway."""
+    """Adapter between a transport and a ClientSession, for TLS, where bytes are copied anyway."""
 
     def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
         self._node = node
@@ -85,7 +84,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._session.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        if self._session is None:  # turned away: what still comes is dropped
+        if self._session is None:  # rejected: drop further input
             return memoryview(bytearray(4096))
         return self._session.parser.get_buffer()
 
@@ -110,13 +109,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def leave_if_idle(self) -> None:
-        """Close between two requests; replies under way are still sent."""
+        """Close between two requests; replies in progress are still sent."""
         if self._session is None or self._session.parser.is_idle:
             assert self._transport is not None
             self._transport.close()
 
     def leave_if_broken(self) -> None:
-        """A transport notices by itself."""
+        """Do nothing: transports detect errors themselves."""
 
     def _serve(self, session: ClientSession) -> None:
         session.feed()
@@ -133,13 +132,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
             in_flight[op] += 1
         self._waiting_op = op
 
-    # -- session.Out ---------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
 
     def send(self, value: Hold | DiskValue) -> None:
-        """A transport keeps what it cannot send at once, so it gets a copy."""
+        """Send a copy: a transport buffers unsent bytes."""
         assert self._transport is not None
         if isinstance(value, Hold):
             self._transport.write(value.tobytes())
@@ -170,7 +168,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
 
 def _turn_away(node: Node) -> bytes:
-    """What to tell a client that cannot be served, counted; nothing for one that can be."""
+    """Count and return the error for a client that cannot be served; empty if it can."""
     if node.draining:
         node.counters.closed["draining"] += 1
         return replies.error("ERR draining")
@@ -181,7 +179,7 @@ def _turn_away(node: Node) -> bytes:
 
 
 def _no_delay(sock: socket.socket) -> None:
-    """Replies go at once; and a client which vanished without a word is noticed (ten minutes)."""
+    """Set TCP_NODELAY, and keepalive to detect vanished clients after ten minutes."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -191,7 +189,7 @@ def _no_delay(sock: socket.socket) -> None:
 
 
 class NodeServer:
-    """Listens once started; `port` is what the system chose if 0 was asked for."""
+    """Server; after start, `port` is the actual port if 0 was requested."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -224,7 +222,7 @@ class NodeServer:
     def _take(self, sock: socket.socket) -> None:
         if len(self._node.sessions) < self._node.config.max_clients:
             self._serve(sock)
-        else:  # somebody may have left in the same moment: notice that first
+        else:  # detect clients that disconnected in the meantime first
             asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
@@ -235,12 +233,12 @@ class NodeServer:
                 SocketClient(sock, self._node, self._clients, HANDLERS)
                 return
             sock.send(turned_away)
-        except OSError as exc:  # gone before it was served
-            log.debug("a client left at once: %s", exc)
+        except OSError as exc:  # disconnected before it was served
+            log.debug("Client disconnected immediately: %s", exc)
         sock.close()
 
     async def drain(self, grace_s: float) -> None:
-        """Let nobody in; see those who are there out, each after its request, in `grace_s`."""
+        """Reject new clients and close the others after their request, within `grace_s`."""
         self._node.draining = True
         if self._door is not None:
             self._door.close()
@@ -262,7 +260,7 @@ class NodeServer:
             reason = overdue(session, node.config.guards, now)
             if reason:
                 node.counters.closed[reason] += 1
-                log.info("closing %s: %s", session.peer, reason)
+                log.info("Closing %s: %s", session.peer, reason)
                 session.hang_up()
 
     async def _sweep(self) -> None:

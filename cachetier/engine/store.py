@@ -1,10 +1,8 @@
-"""The waist between the protocol and whatever keeps values: few verbs, no protocol words.
+"""Store interface between the protocol and value storage.
 
-Values are never changed once stored. They are not handed out as bytes but held where they lie
-(`Hold`), and not handed in as bytes but received into a place made for them (`Room`): whoever
-speaks to sockets moves every byte once. `now` is the caller's monotonic clock in seconds, so that a
-store needs none of its own. One thread only, `Hold.release` too (a disk tier's thread hands holds
-back to the loop).
+Values are immutable. They are read in place (`Hold`) and received in place (`WriteReservation`), so
+that every byte is moved once. `now` is the caller's monotonic clock in seconds. One thread only,
+including `Hold.release` (disk threads return holds to the event loop).
 """
 
 from __future__ import annotations
@@ -14,14 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-# The smallest value which is received into a place of its own and sent from it. A shorter one is
-# cheaper to copy than to look after, and is kept as plain bytes.
+# Minimum length of values received and sent in place; shorter ones are cheaper to copy and are kept
+# as plain bytes.
 LONG_BYTES = 16 * 1024
 
 
 class Condition(StrEnum):
-    """When a value may be put."""
-
     ALWAYS = "always"
     ABSENT = "absent"
     PRESENT = "present"
@@ -31,32 +27,32 @@ class EvictionReason(StrEnum):
     CAPACITY = "capacity"
     TTL = "ttl"
     ADMIN = "admin"
-    QUOTA = "quota"  # its namespace needed room within its own share
+    QUOTA = "quota"  # its namespace exceeded its quota
 
 
 class DeclineReason(StrEnum):
-    """Why a store declined a value. The first two are no failures: a condition was not met."""
+    """Reason a store declined a value. The first two are unmet conditions, not failures."""
 
-    EXISTS = "exists"  # asked for a key that is absent
-    ABSENT = "absent"  # asked for a key that is present
-    TOO_LARGE = "too_large"  # an empty store could not hold it
-    BACKPRESSURE = "backpressure"  # too much is being received, or is held by readers
-    QUOTA = "quota"  # its namespace has had its share
-    ADMISSION = "admission"  # it would only thrash
+    EXISTS = "exists"  # the key had to be absent
+    ABSENT = "absent"  # the key had to be present
+    TOO_LARGE = "too_large"  # exceeds the capacity of an empty store
+    BACKPRESSURE = "backpressure"  # too many bytes are being received or held by readers
+    QUOTA = "quota"  # namespace quota used up
+    ADMISSION = "admission"  # namespace only thrashes
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
     reason: DeclineReason
-    detail: str = ""  # for the client's eyes: the numbers, and the remedy
+    detail: str = ""  # numbers and fix, shown to the client
 
 
 class Hold:
-    """A value pinned in place: until `release`, its bytes are neither changed nor used again, also
-    when the entry has been evicted, dropped or overwritten meanwhile.
+    """Value pinned in place: until `release`, its bytes are neither changed nor reused, even after
+    eviction or overwrite.
 
-    `views` are read-only and together are the value. `extents` are the same as (offset, length) in
-    the arena; None for a value which does not lie there. To release twice is harmless.
+    `views` are read-only and together the value. `extents` are the same as (offset, length) in the
+    arena; None outside the arena. A second release is harmless.
     """
 
     __slots__ = ("_on_release", "extents", "length", "views")
@@ -79,13 +75,12 @@ class Hold:
             on_release()
 
     def tobytes(self) -> bytes:
-        """A copy: for short values and for tests."""
+        """Return a copy, for short values."""
         return b"".join(self.views)
 
 
 class DiskValue(Protocol):
-    """A value in a file, pinned there until `release`; sent with sendfile once `fetch` said that it
-    is what was written."""
+    """Value pinned in a file until `release`; sent with sendfile after `fetch` verified it."""
 
     @property
     def fd(self) -> int: ...
@@ -95,44 +90,42 @@ class DiskValue(Protocol):
     def length(self) -> int: ...
     @property
     def deserves_memory(self) -> bool:
-        """Whether it is used so often that it should be brought up."""
+        """Return whether it is used often enough to be promoted to memory."""
         ...
 
     @property
-    def is_current(self) -> bool:
-        """Whether it is still the key's value."""
-        ...
+    def is_current(self) -> bool: ...
 
     def fetch(
         self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
     ) -> None:
-        """Read and check it in another thread, into `views` or only into the system's cache. `done`
-        is called on the loop's thread: False means that it is gone for good. `views` must stay as
-        they are until then, also when the value is released meanwhile."""
+        """Read and verify on another thread, into `views` or the page cache.
+
+        `done` is called on the event loop; False means the value was dropped. `views` must stay
+        valid until then, even after `release`.
+        """
         ...
 
     def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
-        """Whether `commit`, which makes these bytes the key's value above, did so; they stay here
-        as well."""
+        """Return whether `commit` stored these bytes in memory; the disk copy stays."""
         ...
 
     def release(self) -> None: ...
 
 
 class WriteReservation(Protocol):
-    """A place for one value that is being received. Ends by exactly one of `commit` or `abandon`;
-    a second end is harmless."""
+    """Space for one incoming value, ended by `commit` or `abandon`; a second end is harmless."""
 
     @property
     def views(self) -> Sequence[memoryview]:
-        """Writable; together `length` bytes."""
+        """Return writable views of `length` bytes in total."""
         ...
 
     @property
     def length(self) -> int: ...
 
     def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
-        """Make it the key's value (None), unless the condition does not hold by now."""
+        """Make it the key's value (None), unless the condition is unmet by now."""
         ...
 
     def abandon(self) -> None: ...
@@ -140,7 +133,7 @@ class WriteReservation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What is known of a value without touching it; `cost` is what it takes of the capacity."""
+    """Metadata of a value; `cost` is its share of the capacity."""
 
     length: int
     cost: int
@@ -149,8 +142,7 @@ class StoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
-    """`used_bytes` counts everything that takes room: entries, values being received, and values
-    which left but are still held by a reader (`held_bytes` of it)."""
+    """Store usage; `used_bytes` includes incoming values and `held_bytes` of removed ones."""
 
     used_bytes: int
     capacity_bytes: int
@@ -161,22 +153,19 @@ class StoreUsage:
 
 class Store(Protocol):
     def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
-        """The value, pinned, counted as a use. The caller must release it."""
+        """Return the value, pinned and counted as a use. The caller must release it."""
         ...
 
     def peek(self, key: bytes, now: float) -> StoreFacts | None:
-        """What is known of it, not counted as a use."""
+        """Return metadata without counting a use."""
         ...
 
-    def touch(self, key: bytes, now: float) -> bool:
-        """Whether the key is there, counted as a use."""
-        ...
+    def touch(self, key: bytes, now: float) -> bool: ...
 
     def room(
         self, key: bytes, length: int, now: float, condition: Condition
     ) -> WriteReservation | Declined:
-        """A place to receive a value of exactly `length` bytes; makes room by evicting. ALWAYS
-        where the condition is not known yet: `commit` is told it again."""
+        """Reserve `length` bytes, evicting as needed. ALWAYS defers the condition to `commit`."""
         ...
 
     def put(
@@ -188,73 +177,69 @@ class Store(Protocol):
         ttl_s: float | None,
         condition: Condition,
     ) -> Declined | None:
-        """A value that is there already, at once: None when stored. A copy, so for short ones."""
+        """Store a copy of a short value; None when stored."""
         ...
 
     def drop(self, key: bytes, now: float) -> bool:
-        """Whether the key was there."""
+        """Drop the key; return whether it existed."""
         ...
 
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool:
-        """Set or (None) clear when a key ends; whether it is there."""
+        """Set or (None) clear the expiry; return whether the key exists."""
         ...
 
     def ttl(self, key: bytes, now: float) -> float | None:
-        """Seconds left, infinite for a key without end, None if it is not there."""
+        """Return the seconds left, infinite without expiry, None if absent."""
         ...
 
     def keys(self) -> Iterator[bytes]:
-        """Every key, some perhaps already past their time."""
+        """Yield every key, possibly expired ones too."""
         ...
 
     def sweep(self, now: float) -> int:
-        """Drop what is past its time; how many were."""
+        """Drop expired keys; return their number."""
         ...
 
     def clear(self, now: float, namespace: str | None = None) -> int:
-        """Drop everything, or one namespace's; how many were."""
+        """Drop everything or one namespace; return the number of keys."""
         ...
 
     def usage(self) -> StoreUsage: ...
 
     def resize(self, capacity_bytes: int, now: float) -> Declined | None:
-        """Evicts what no longer fits. What readers hold leaves when they release it, so that
-        `usage()` may show more than the new capacity until then, and never again after."""
+        """Evict down to the capacity. `usage()` may exceed it until readers release their holds."""
         ...
 
 
 class Gate(Protocol):
-    """Asked before room is made; told of every change of what is in memory, so that it can keep
-    exact accounts. Quotas and admission are gates, and so is who counts by namespace."""
+    """Gate before insertions, notified of every change in memory: quotas, admission, census."""
 
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
 
     def crowded(self, key: bytes, cost: int) -> bytes | None:
-        """Who must go first, whether or not there is room, for `key` to take `cost` bytes more;
-        None: nobody. Asked until it says so, when a value is announced and when it is there."""
+        """Return a key to evict before `key` takes `cost` bytes; repeated until None."""
         ...
 
     def added(self, key: bytes, cost: int) -> None: ...
     def used(self, key: bytes) -> None: ...
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
-        """None: deleted, or another value takes its place."""
+        """Record a removal; `reason` None: deleted or replaced."""
         ...
 
 
 class Lower(Protocol):
-    """The tier below memory, if there is one."""
-
     @property
     def spare_bytes(self) -> int:
-        """How much memory to keep free, for the values which are on their way down to leave it
-        before others need the place; less what those take now."""
+        """Return the memory to keep free for values being moved down, less what they use now."""
         ...
 
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
-        """A value leaves memory for want of room. Takes the hold over and must release it, on the
-        loop's thread; until then its bytes count as used. Bounded: may release at once (dropped).
-        `ends_at` is on the monotonic clock, infinite for none."""
+        """Offer an evicted value, taking ownership of the hold.
+
+        It must be released on the event loop and counts as used until then. A full queue may
+        release it at once (dropped). `ends_at` is monotonic, infinite without expiry.
+        """
         ...
 
     def find(self, key: bytes, now: float) -> Hold | DiskValue | None: ...
@@ -264,7 +249,7 @@ class Lower(Protocol):
     def walk(self) -> Iterator[bytes]: ...
 
     def drop(self, key: bytes) -> bool:
-        """Also called for a key newly stored above, and then for what is still on its way down."""
+        """Drop the key, pending writes included; also called when it is newly stored in memory."""
         ...
 
     def clear(self, namespace: str | None) -> int: ...

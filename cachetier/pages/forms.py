@@ -1,7 +1,6 @@
-"""The form of a cache tier, made from the one table of fields; sizes are typed in GiB.
+"""Cache tier form, generated from the spec fields; sizes are entered in GiB.
 
-Promises to judge nothing itself: what was typed goes to `actions`, refusals come back beside their
-fields.
+`actions` validates the input; its errors are shown at their fields.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ EFFECT_LABELS = {
 
 
 class TierForm(Styled, forms.Form):
-    """`spec` is the present one when a tier is changed; a new one has a name to give."""
+    """Form for a new tier, or for `spec` of an existing one."""
 
     def __init__(
         self,
@@ -53,13 +52,13 @@ class TierForm(Styled, forms.Form):
             self.fields["cluster"].widget = forms.Select(choices=self.offered)
 
     def _shows(self, one: TierField, spec: TierSpec | None) -> bool:
-        """What is for clusters, where there is one; what is fixed, while it can still be said."""
+        """Return whether to show the field: some need a cluster, fixed ones a new tier."""
         if one.on_cluster:
             return len(self.offered) > 1 if spec is None else bool(spec.cluster)
         return not one.text or (spec is None and len(self.offered) > 1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The fields in their order, each with what changing it does."""
+        """Return the fields in order, each with the effect of a change."""
         effects = {one.name: EFFECT_LABELS[one.effect] for one in self.shown}
         return [
             {
@@ -71,8 +70,7 @@ class TierForm(Styled, forms.Form):
         ]
 
     def typed(self) -> dict[str, Any]:
-        """In the shape that `actions` takes; as typed when it cannot be read. What is empty is
-        left out."""
+        """Return the input for `actions`: unparsable values as entered, empty ones omitted."""
         found: dict[str, Any] = {}
         for one in self.shown:
             text = str(self.data.get(one.name, "")).strip()
@@ -81,7 +79,7 @@ class TierForm(Styled, forms.Form):
         return found
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Put refusals beside their fields, those of no field above all."""
+        """Add errors to their fields, the others to the form."""
         self.full_clean()
         for problem in problems:
             known = problem.field in self.fields
@@ -89,12 +87,12 @@ class TierForm(Styled, forms.Form):
 
 
 def shown_value(name: str, value: Any) -> str:
-    """As people read it; sizes in GiB."""
+    """Format a value for display; sizes in GiB."""
     return f"{value / GIB:g} GiB" if name.endswith("_bytes") else str(value) or "–"
 
 
 def _gib(size: int) -> str:
-    """To the byte: sending it back changes nothing."""
+    """Format without rounding: submitting an unchanged form changes nothing."""
     return f"{size / GIB:.15g}"
 
 

@@ -1,6 +1,6 @@
-"""What is told beside the form of a cache tier while one types: refusals, and what a change does.
+"""Live preview of the cache tier form: validation errors and effects of the change.
 
-Promises the words of the API, and that nothing is changed.
+Uses the validation of the API; writes nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ def _answer(
 
 
 def changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
-    """What differs, in words."""
     return [
         {
             "label": BY_NAME[name].label,

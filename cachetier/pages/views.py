@@ -1,4 +1,4 @@
-"""The Cache pages: tiers, one tier with its nodes and what they hold, and what operators change."""
+"""Cache tier pages: list, detail, create, change, flush and delete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
 def tier(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.get(name)
     if found is None:
-        if responses.asked(request):  # deleted while somebody watched
+        if responses.asked(request):  # deleted while the page was open
             messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
@@ -82,7 +82,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
-    """What was typed stays, beside what is there now; who saves again knows what they change."""
+    """Show the submitted form with the current spec after a concurrent change."""
     try:
         wanted = spec.change(found.spec, form.typed(), selectors.room())
     except Refused as error:
@@ -105,7 +105,7 @@ def _form(
 @require_POST
 @role_required("operator")
 def flush(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Only with the namespace typed out ("all" for everything): it cannot be undone."""
+    """Flush a namespace after it was typed for confirmation ("all" for everything)."""
     found = _found(name)
     namespace = request.POST.get("namespace", "")
     if request.POST.get("typed", "").strip() != (namespace or found.name):

@@ -1,6 +1,6 @@
-"""LMCache and Mooncake Store, as their own documents and vLLM's connectors for them name things.
+"""LMCache and Mooncake Store settings, from their documentation and vLLM's connectors.
 
-Only what was read there is rendered; neither has been run here (docs/cache-workers.md says so).
+Neither was run here (see docs/cache-workers.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cachetier.client.node_list import Nodes
 from cachetier.rendering import sizes
 from cachetier.rendering.spec import CacheSpec, Rendered, RenderedFile, RenderError, Volume
 
-# Every worker must hash alike, else none finds what another stored.
+# All workers must hash alike to find each other's blocks.
 _SEED = {"PYTHONHASHSEED": "0"}
 _YAML = "lmcache.yaml"
 _MOONCAKE = "mooncake.json"
@@ -20,7 +20,7 @@ _MOONCAKE_BUFFER = 512 * 1024**2
 
 
 def lmcache(spec: CacheSpec) -> Rendered:
-    """LMCache inside the worker: one object a rank and chunk, L1 of its own for each rank."""
+    """Render LMCache inside the worker: one object per rank and chunk, a separate L1 per rank."""
     _needs_gpu(spec)
     _only_lru(spec)
     each = sizes.per_rank(spec.l1.size_bytes, spec.shape)
@@ -54,7 +54,7 @@ def lmcache(spec: CacheSpec) -> Rendered:
 
 
 def lmcache_server(spec: CacheSpec) -> Rendered:
-    """LMCache in a process of its own: the size is the machine's, shared by its workers."""
+    """Render LMCache as a separate process, whose size is shared by the machine's workers."""
     _needs_gpu(spec)
     _only_lru(spec)
     host, _, port = spec.server.rpartition(":")
@@ -95,7 +95,7 @@ def lmcache_server(spec: CacheSpec) -> Rendered:
 
 
 def mooncake(spec: CacheSpec) -> Rendered:
-    """Every rank gives a part of its memory to one pool, which a master keeps the books of."""
+    """Render Mooncake: every rank contributes memory to one pool managed by a master."""
     _needs_gpu(spec)
     store = spec.mooncake
     if store is None or ":" not in store.master:
@@ -133,7 +133,7 @@ def mooncake(spec: CacheSpec) -> Rendered:
 def _settings(
     values: dict[str, Any], *, in_yaml: bool
 ) -> tuple[dict[str, str], tuple[RenderedFile, ...]]:
-    """LMCache reads LMCACHE_<KEY>, or one YAML file (of which JSON values are a part)."""
+    """Return settings as LMCACHE_<KEY> variables or one YAML file (JSON values are valid YAML)."""
     if in_yaml:
         text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
         return {"LMCACHE_CONFIG_FILE": f"{{dir}}/{_YAML}"}, (RenderedFile(_YAML, text),)

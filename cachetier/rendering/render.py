@@ -1,4 +1,4 @@
-"""One entry for every way to cache: `render` picks the connector's own renderer."""
+"""Dispatch of `render` to the connector's renderer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHM = "/dev/shm"  # noqa: S108  (where vLLM puts L1)
 
 
 def render(spec: CacheSpec) -> Rendered:
-    """RenderError for what could not work, naming the field, its value and the remedy."""
+    """Render the spec; raise RenderError naming the invalid field, its value and the fix."""
     _check(spec)
     match spec.connector:
         case Connector.NATIVE:

@@ -1,7 +1,7 @@
-"""How many bytes of L1 a worker really gets, and what it needs around them. Pure arithmetic.
+"""L1 size and memory arithmetic. Pure.
 
-vLLM keeps L1 in rows: one row is one chunk of all ranks, rounded up to a page of 4 KiB, and L1 is
-as many whole rows as fit. LMCache and Mooncake take a size for each rank.
+vLLM keeps L1 in rows: one row is one chunk of all ranks, rounded up to 4 KiB pages, and L1 is as
+many whole rows as fit. LMCache and Mooncake take a size per rank.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cachetier.rendering.spec import L1, RenderError, Shape
 
 PAGE = 4096
 MIB, GIB = 1024**2, 1024**3
-# What else lives in /dev/shm: vLLM's message queues between ranks, NCCL's and torch's buffers.
+# Other users of /dev/shm: vLLM's message queues between ranks, NCCL and torch buffers.
 SHM_BESIDES = 64 * MIB
 SHM_BESIDES_RANK = 256 * MIB
 LMCACHE_CHUNK_TOKENS = 256
@@ -20,7 +20,7 @@ LMCACHE_CHUNK_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`row_bytes` 0: the model's KV bytes are not known, so nothing could be rounded."""
+    """L1 rows; `row_bytes` is 0 if the model's KV bytes are unknown (no rounding)."""
 
     tokens: int
     row_bytes: int
@@ -33,7 +33,7 @@ class Rows:
 
 
 def rows(l1: L1, shape: Shape) -> Rows:
-    """Whole rows of L1; RenderError if not one fits."""
+    """Return the whole rows that fit L1; raise RenderError if none does."""
     tokens = l1.chunk_tokens or shape.block_tokens
     raw = shape.kv_bytes_per_token * tokens * shape.ranks
     if not raw:
@@ -49,7 +49,7 @@ def rows(l1: L1, shape: Shape) -> Rows:
 
 
 def shared_memory(used_bytes: int, shape: Shape) -> int:
-    """Bytes /dev/shm must hold: L1, and what the worker puts there besides."""
+    """Return the bytes /dev/shm must hold: L1 and the worker's other buffers."""
     besides = SHM_BESIDES + (shape.ranks - 1) * SHM_BESIDES_RANK
     return -(-(used_bytes + besides) // MIB) * MIB
 
@@ -82,6 +82,6 @@ def per_rank(size_bytes: int, shape: Shape) -> int:
 
 
 def size(count: int) -> str:
-    """For people: 511.9 MiB, 80 GiB."""
+    """Format bytes for display: 511.9 MiB, 80 GiB."""
     unit, name = (GIB, "GiB") if count >= 4 * GIB else (MIB, "MiB")
     return f"{count / unit:.1f}".removesuffix(".0") + f" {name}"

@@ -1,4 +1,4 @@
-"""A worker's cache as it is wanted, and what rendering makes of it. Frozen values only."""
+"""Worker cache spec and rendering result. Frozen values only."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from enum import StrEnum
 
 
 class RenderError(ValueError):
-    """The spec cannot be rendered; the text names the field, its value and what to do."""
+    """Spec cannot be rendered; the message names the field, its value and the fix."""
 
 
 class Connector(StrEnum):
-    """Whose code moves KV between a worker's memory, L1 and L2."""
+    """Implementation that moves KV between worker memory, L1 and L2."""
 
-    NATIVE = "native"  # vLLM's own tiering, L2 through our plug-in
+    NATIVE = "native"  # vLLM's tiering, L2 through the Emberline plug-in
     LMCACHE = "lmcache"  # LMCache inside the worker
-    LMCACHE_SERVER = "lmcache_server"  # LMCache in a process of its own, one a machine
-    MOONCAKE = "mooncake"  # Mooncake Store: a pool over the workers' memory, RDMA if there is
+    LMCACHE_SERVER = "lmcache_server"  # LMCache as a separate process per machine
+    MOONCAKE = "mooncake"  # Mooncake Store: memory pool across workers, RDMA if available
 
 
 @dataclass(frozen=True, slots=True)
 class L1:
-    """Memory of one worker. `size_bytes` is for all its tensor-parallel ranks together.
-    `chunk_tokens` is the unit L1 and L2 store; 0 leaves it to the connector."""
+    """Memory of one worker.
+
+    `size_bytes` covers all tensor-parallel ranks. `chunk_tokens` is the storage unit of L1 and L2;
+    0 selects the connector's default.
+    """
 
     size_bytes: int
     policy: str = "lru"
@@ -32,9 +35,10 @@ class L1:
 
 @dataclass(frozen=True, slots=True)
 class L2:
-    """`url` as `cachetier.client.node_list` reads it: one node, several, a name, a cluster; our own
-    nodes and Redis or Valkey alike. `model_id` names the weights. `password_file` holds the
-    password; `url_file` holds a whole URL with a password in it, which only LMCache needs."""
+    """`url` is a `cachetier.client.node_list` URL. `model_id` identifies the weights.
+    `password_file` holds the password; `url_file` a whole URL with password, needed by LMCache
+    only.
+    """
 
     url: str = ""
     model_id: str = ""
@@ -45,8 +49,9 @@ class L2:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of one worker. `kv_bytes_per_token` is of one rank (0: not known, so nothing is rounded);
-    `block_tokens` is vLLM's --block-size."""
+    """Shape of one worker. `kv_bytes_per_token` is per rank (0: unknown, no rounding);
+    `block_tokens` is vLLM's --block-size.
+    """
 
     platform: str = "cuda"
     ranks: int = 1
@@ -56,7 +61,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Mooncake:
-    """`master` is HOST:PORT of mooncake_master; `device` names an RDMA device ("" lets it look)."""
+    """`master` is HOST:PORT of mooncake_master; `device` an RDMA device ("" = auto)."""
 
     master: str
     protocol: str = "rdma"
@@ -66,8 +71,9 @@ class Mooncake:
 
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """`in_yaml` puts LMCache's settings in a file instead of the environment; `server` is where
-    LMCache's own process listens, HOST:PORT."""
+    """Worker cache spec. `in_yaml` writes LMCache settings to a file instead of the environment;
+    `server` is HOST:PORT of LMCache's own process.
+    """
 
     l1: L1
     l2: L2 | None = None
@@ -80,7 +86,7 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """In the worker's own folder, which `{dir}` stands for."""
+    """File in the worker's folder, written as `{dir}`."""
 
     name: str
     content: str
@@ -88,7 +94,7 @@ class RenderedFile:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Memory mounted as a folder; a pod's `emptyDir` with medium Memory."""
+    """Memory-backed mount; in a pod an `emptyDir` with medium Memory."""
 
     name: str
     path: str
@@ -98,8 +104,9 @@ class Volume:
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """`secret_env` maps a variable to the file with its value. `companion` is the argv of a process
-    which must run beside the workers of a machine. `memory_bytes` is what a pod needs for the
-    cache on top of its worker. `sizes` says in sentences where the numbers come from."""
+    needed beside the machine's workers. `memory_bytes` is the pod's additional memory for the
+    cache. `sizes` explains the numbers.
+    """
 
     args: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)

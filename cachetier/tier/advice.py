@@ -1,7 +1,7 @@
-"""What the nodes of a tier say, put together: namespaces, the what-if curve, and what to do.
+"""Combined statistics of a tier's nodes: namespaces, what-if curve and sizing advice. Pure.
 
-Pure; must not know Django. Keys are spread over nodes by their hash, so each node's curve is a fair
-sample of the tier's: at the same share of its own capacity, hit rates are averaged by lookups.
+Keys are spread over nodes by hash, so each node's curve is a fair sample of the tier's: at equal
+shares of capacity, hit rates are averaged weighted by lookups.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 from cachetier.tier.node_stats import Curve, Namespace
 
-# A node that was asked for fewer blocks has not seen enough to advise anybody.
+# Minimum sampled lookups for advice.
 ENOUGH_LOOKUPS = 1000
-# Sizes shown beside the present one, as shares of it.
+# Sizes shown, as shares of the current one.
 SHARES = (0.5, 1.0, 2.0, 4.0)
-# The knee: the smallest size which finds this share of what the largest measured one would.
+# The knee: the smallest size that reaches this share of the largest measured size's hits.
 _KNEE_SHARE = 0.95
-# Less than this many points of hit rate is not worth anybody's memory.
+# A smaller hit rate gain (in points) does not justify more memory.
 _WORTH = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`share` of the present capacity; the hit rate the tier would have at `size_bytes`."""
+    """Hit rate at `size_bytes`; `share` is relative to current capacity."""
 
     share: float
     size_bytes: float
@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """`points` grow; `knee` is one of them; `advice` is a sentence."""
+    """What-if curve: `points` in ascending order, `knee` one of them, `advice` a sentence."""
 
     points: tuple[Point, ...]
     shown: tuple[Point, ...]
@@ -45,7 +45,7 @@ class WhatIf:
 
 
 def merged(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
-    """The same namespace of several nodes as one, the largest first."""
+    """Merge the namespaces of several nodes, the largest first."""
     found: dict[str, Namespace] = {}
     for one in (namespace for part in parts for namespace in part):
         had = found.get(one.namespace, Namespace(one.namespace))
@@ -61,7 +61,7 @@ def merged(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
 
 
 def what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
-    """None while too little was asked for, or nothing is known. `capacity_bytes` is the tier's."""
+    """Return the tier's curve, None without enough samples. `capacity_bytes` is the tier's."""
     usable = [curve for curve in curves if curve.capacity_bytes and len(curve.points) > 1]
     asked = sum(curve.requests for curve in usable)
     if asked < ENOUGH_LOOKUPS or not capacity_bytes:
@@ -85,7 +85,7 @@ def _rate(curves: Sequence[Curve], share: float, asked: float) -> float:
 
 
 def _at(curve: Curve, size: float) -> float:
-    """Between two measured sizes, on the line between them."""
+    """Interpolate linearly between measured sizes."""
     before = curve.points[0]
     for point in curve.points:
         if point[0] >= size:

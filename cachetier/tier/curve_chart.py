@@ -1,6 +1,6 @@
-"""The what-if curve as the coordinates of a small drawing; the template draws, this counts.
+"""Chart coordinates of the what-if curve.
 
-The horizontal axis is logarithmic, because sizes are doubled, not added to. Pure.
+The horizontal axis is logarithmic, since sizes are compared by factors. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """In units of a view box of `width` x `height`; `line` is the `points` of a polyline."""
+    """Coordinates in a view box of `width` x `height`; `line` is the polyline's `points`."""
 
     width: int
     height: int

@@ -1,9 +1,9 @@
-"""From what is seen of a tier's nodes to its phase. Pure; must not know Django.
+"""Tier phase from observed nodes. Pure.
 
-wanted and seen                                    phase
-deletion asked for                                 Deleting
-every node ready, with the wanted spec             Ready
-has been ready, now a node is not                  Degraded  (workers recompute meanwhile)
+desired and observed                               phase
+deletion requested                                 Deleting
+every node ready, with the desired spec            Ready
+was ready before, now a node is not                Degraded  (workers recompute missing blocks)
 otherwise                                          Provisioning
 """
 
@@ -15,7 +15,7 @@ from enum import StrEnum
 from console.provisioners.base import Observation, ReplicaState
 
 DEFAULT_TIER = "default"
-"""The tier which every endpoint with `tieredstorage` shares."""
+"""Tier shared by all endpoints with `tieredstorage`."""
 
 
 class TierPhase(StrEnum):
@@ -47,7 +47,7 @@ class TierVerdict:
 def judge(
     seen: Observation, spec_hash: str, *, wanted: int, was_ready: bool, deleting: bool
 ) -> TierVerdict:
-    """`was_ready`: the tier has served since its present generation or an earlier one."""
+    """Return the tier's phase. `was_ready`: the tier was ready at any earlier time."""
     if deleting:
         left = len(seen.replicas)
         return TierVerdict(TierPhase.DELETING, TierReason.STOPPING_NODES, f"{left} left to stop.")

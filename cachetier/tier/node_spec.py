@@ -1,6 +1,6 @@
-"""A cache tier's node as a workload: pure facts in, WorkloadSpec out.
+"""Workload spec of a cache tier's nodes. Pure.
 
-Promises that the password is named by its file, never contained. Must not know Django.
+The password is referenced by file, never included.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from console.provisioners.kubernetes.rendering.values import limits
 from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
 
 MEMORY_FILE = "memory"
-"""In the node's own folder: how large it may be, read again while it runs."""
+"""File with the memory size in the node's folder, reread while the node runs."""
 DISK_FOLDER = "values"
 DISK_PATH = "/emberline/values"
-"""Where a pod has its disk."""
+"""Mount path of the disk in a pod."""
 PASSWORD_FILE = "password"  # noqa: S105  (a file's name)
 RESP_PORT = "resp"
 ADMIN_PORT = "admin"
 RESP_NUMBER = 6400
-"""In pods, which have an address each."""
+"""Port in pods, each of which has its own address."""
 _WORKER = "worker"
-_STARTUP_S = 600  # what a large disk holds is listed anew at each start
-_FILE_SYSTEM = 1.1  # what it keeps for itself of a disk
+_STARTUP_S = 600  # a large disk is scanned at every start
+_FILE_SYSTEM = 1.1  # file system overhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,7 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
 
 
 def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
-    """The same nodes on a cluster: each keeps its name and its disk. Pods share no memory, so
-    values go over the network."""
+    """Return the nodes as pods with stable names and disks, without shared memory."""
     shm = spec.argv.index("--shm")
     argv = ["python3", *spec.argv[1:shm]]
     argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
@@ -101,7 +100,7 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
         ),
         around=Around(
             reach={
-                # Nodes hand over to each other what is hot when one goes.
+                # Nodes hand over hot values to each other before shutdown.
                 RESP_PORT: (Peer(_WORKER), Peer(spec.role, spec.owner)),
                 ADMIN_PORT: (Peer("console"), Peer("prometheus")),
             },
@@ -111,7 +110,7 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
 
 
 def nodes_url(facts: NodeFacts, namespace: str) -> str:
-    """What a worker on the cluster is told: the name behind which all nodes are."""
+    """Return the URL for workers on the cluster: the DNS name of all nodes."""
     copies = "" if facts.spec.copies == 1 else f"&replicas={facts.spec.copies}"
     host = f"{workload_name(facts.tier)}-pods.{namespace}.svc"
     return f"redis://{host}:{RESP_NUMBER}?nodes=dns{copies}"
@@ -125,10 +124,10 @@ def _disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
 
 
 def _disk(spec: TierSpec) -> tuple[str, ...]:
-    """In the node's own folder: it outlives a restart, and goes with the node."""
+    """Disk flags. The folder is the node's own: kept across restarts, deleted with the node."""
     return ("--disk", f"{{dir}}/{DISK_FOLDER}:{spec.disk_bytes}") if spec.disk_bytes else ()
 
 
 def _installation(facts: NodeFacts) -> str:
-    """Two consoles on one machine may have tiers of one name; shared memory has one name space."""
+    """Return an installation id: consoles on one machine share the names in /dev/shm."""
     return hashlib.sha256(str(facts.password_file).encode()).hexdigest()[:8]

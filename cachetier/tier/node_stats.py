@@ -1,7 +1,7 @@
-"""What a node says of itself on its admin port, as numbers for people.
+"""Statistics read from a node's admin port.
 
-Promises a deadline, and None rather than an error: a node that does not answer costs nothing but
-the numbers. A number the node does not show is None, not zero. Must not know Django or rows.
+Reads have a deadline and return None on failure. A value the node does not report is None, not
+zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BYTES = 2 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What the node holds of one model in one layout; counts since the node's start."""
+    """Node contents of one model in one layout; counts since the node's start."""
 
     namespace: str
     bytes: float = 0
@@ -36,16 +36,16 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The hit rate there would be at other sizes, from a sample of the lookups."""
+    """Estimated hit rate by cache size, from sampled lookups."""
 
     capacity_bytes: float = 0
     requests: float = 0
-    points: tuple[tuple[float, float], ...] = ()  # (bytes, hit rate), growing
+    points: tuple[tuple[float, float], ...] = ()  # (bytes, hit rate), ascending
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStats:
-    """Bytes and counts since the node's start."""
+    """Node statistics; bytes, and counts since the node's start."""
 
     used_bytes: float | None = None
     capacity_bytes: float | None = None
@@ -64,7 +64,7 @@ class NodeStats:
 
     @classmethod
     def of_json(cls, data: dict[str, Any]) -> NodeStats:
-        """What `as_json` gave; what an older version wrote loses only what it lacks."""
+        """Parse the output of `as_json`; fields missing in data of older versions take defaults."""
         known = {one.name for one in fields(cls)}
         facts = {name: value for name, value in data.items() if name in known}
         facts["namespaces"] = tuple(Namespace(**one) for one in facts.get("namespaces", ()))
@@ -90,7 +90,7 @@ def read(text: str) -> NodeStats:
 
 
 def read_namespaces(data: Any) -> tuple[Namespace, ...]:
-    """The largest of GET /namespaces; what is not as expected is left out."""
+    """Parse the largest namespaces of GET /namespaces; skip invalid entries."""
     found = []
     listed = data.get("namespaces") if isinstance(data, dict) else None
     for one in listed if isinstance(listed, list) else ():
@@ -105,7 +105,7 @@ def read_namespaces(data: Any) -> tuple[Namespace, ...]:
 
 
 def read_curve(data: Any) -> Curve | None:
-    """GET /curve; None while the node has not seen enough to say."""
+    """Parse GET /curve; None until the node has enough samples."""
     if not isinstance(data, dict) or not isinstance(data.get("points"), list):
         return None
     points = [
@@ -131,8 +131,9 @@ def _curve(data: dict[str, Any]) -> Curve | None:
 
 
 def _found(samples: list[MetricSample]) -> tuple[float | None, float | None]:
-    """(asked for, found). vLLM's plug-in first asks whether a block is there, and gets only those
-    that are: its GETs alone would look like all hits. Simulated workers GET without asking."""
+    """Return (lookups, hits). vLLM's plug-in uses EXISTS first and GETs only existing blocks, so
+    its GETs alone would all be hits; simulated workers GET directly.
+    """
     lookups = total(samples, "emberline_l2_lookup_blocks_total")
     if lookups:
         return lookups, total(samples, "emberline_l2_hit_blocks_total")
@@ -144,7 +145,7 @@ def _found(samples: list[MetricSample]) -> tuple[float | None, float | None]:
 
 
 def ask(admin_url: str) -> NodeStats | None:
-    """The node's numbers now, or None when it does not answer in time."""
+    """Return the node's statistics, None if it does not respond in time."""
     body = _get(f"{admin_url}/metrics")
     if body is None:
         return None

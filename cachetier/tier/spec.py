@@ -1,8 +1,6 @@
-"""What may be wanted of a cache tier, declared once: fields, bounds, and rules between them.
+"""Cache tier spec: fields, bounds, rules between fields and effects of changes. Pure.
 
-Promises that form, REST and commands refuse the same things in the same words, everything that is
-wrong at once, and that a field says what changing it does to what the tier holds. Pure: the machine
-comes in as `Room`. Must not know Django.
+Form, REST and commands share these checks, which report all errors at once.
 """
 
 from __future__ import annotations
@@ -22,28 +20,28 @@ MIN_DISK_BYTES = 256 * MIB
 MAX_NODES = 16
 MIN_CPU_MILLIS, MAX_CPU_MILLIS = 10, 64_000
 NODE_OVERHEAD_BYTES = 192 * MIB
-"""Beyond the values: interpreter, keys, buffers of connections (measured: 60 MiB idle)."""
+"""Memory besides values: interpreter, keys, connection buffers (60 MiB measured when idle)."""
 POLICIES = ("arc", "s3fifo", "lru")
-_RESERVED = frozenset({"new"})  # a page of its own
+_RESERVED = frozenset({"new"})  # used by a page URL
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class Effect(StrEnum):
-    """What a change does to a tier that serves."""
-
-    LIVE = "live"  # nothing restarts, what is held stays
-    NODES = "nodes"  # each node restarts in turn; what is on disk stays, memory is forgotten
-    WORKERS = "workers"  # endpoints' workers restart one at a time to learn of it
-    FIXED = "fixed"  # said once, when the tier is made
+    LIVE = "live"  # no restart, values kept
+    NODES = "nodes"  # rolling restart of nodes; disk kept, memory lost
+    WORKERS = "workers"  # rolling restart of the endpoints' workers
+    FIXED = "fixed"  # immutable after creation
 
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:
-    """`memory_bytes` and `disk_bytes` are each node's; 0 means no disk. `copies` is on how many
-    nodes each value is kept. `cluster` "": this machine; `namespace` and `storage_class` "": the
-    cluster's own. On a cluster a node requests `cpu_millis` and its memory with
-    `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0: no limit, `memory_limit_bytes` 0: as requested."""
+    """`memory_bytes` and `disk_bytes` are per node; 0 means no disk. `copies` is the number of
+    nodes per value. `cluster` "" is this machine; `namespace` and `storage_class` "" are the
+    cluster's defaults. On a cluster a node requests `cpu_millis`, and its memory plus
+    `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0 means no limit, `memory_limit_bytes` 0 as
+    requested.
+    """
 
     memory_bytes: int = GIB
     disk_bytes: int = 0
@@ -67,8 +65,7 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """What the machine can spare for one tier, in bytes. `clusters` are those a tier may name: of
-    them, what there is to spare is the scheduler's to say."""
+    """Bytes available to one tier on this machine, and the allowed `clusters`."""
 
     memory_bytes: int
     disk_bytes: int
@@ -175,7 +172,7 @@ BY_NAME = {one.name: one for one in FIELDS}
 
 
 def check_name(name: Any) -> str:
-    """Raises Refused unless it can name processes, files and objects."""
+    """Raise Refused unless the name is valid for processes, files and objects."""
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
         return name
     raise Refused(
@@ -190,12 +187,12 @@ def check_name(name: Any) -> str:
 
 
 def create(data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
-    """A new tier's; raises Refused with everything that is wrong."""
+    """Build a new tier's spec; raise Refused with all errors."""
     return _checked(TierSpec(), data, room)
 
 
 def change(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> TierSpec:
-    """`before` with `data`'s fields; raises Refused with everything that is wrong."""
+    """Apply `data` to `before`; raise Refused with all errors."""
     fixed = [
         Problem(
             name,
@@ -226,7 +223,7 @@ def _checked(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity) -> 
 
 
 def changed(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
-    """{"memory_bytes": [old, new]} of what differs."""
+    """Return the differences, such as {"memory_bytes": [old, new]}."""
     return {
         one.name: [getattr(before, one.name), getattr(wanted, one.name)]
         for one in fields(TierSpec)
@@ -293,7 +290,7 @@ def _place(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
 
 
 def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
-    """A tier that only gets smaller is never refused for what the machine has lost since."""
+    """Check rules between fields. Shrinking a tier is never rejected for lack of capacity."""
     found = []
     here = not wanted.cluster
     if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
@@ -323,7 +320,7 @@ def _rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Prob
 
 
 def _limits(wanted: TierSpec) -> list[Problem]:
-    """A limit below what is requested is refused by every cluster."""
+    """Check that limits are not below requests, which clusters reject."""
     found = []
     if 0 < wanted.cpu_limit_millis < wanted.cpu_millis:
         text = f"The CPU limit is below the request of {wanted.cpu_millis} millicores."

@@ -1,8 +1,7 @@
-"""The only file that knows vLLM's versions and where its names live.
+"""vLLM version check and imports of version-dependent names.
 
-Promises a clear error, naming the versions we know, before any import can fail obscurely. The
-hooks used here are marked experimental by vLLM; their signatures are pinned in
-tests/cachetier/vllm_connector/test_vllm_contract.py.
+An unsupported version raises a clear error naming the supported ones before any import fails. vLLM
+marks these hooks experimental; test_vllm_contract.py pins their signatures.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ import vllm.version
 KNOWN_VERSIONS = ("0.32",)
 
 
-class UnsupportedVllmError(RuntimeError):
-    """This vLLM is not one whose hooks we have tested."""
+class UnsupportedVllmError(RuntimeError): ...
 
 
 def check_version(version: str) -> str:
-    """The `major.minor` of a vLLM we know; raises UnsupportedVllmError for any other."""
+    """Return `major.minor` of a supported vLLM; raise UnsupportedVllmError for any other."""
     minor = ".".join(version.split(".")[:2])
     if minor not in KNOWN_VERSIONS:
         raise UnsupportedVllmError(
-            f"Emberline's cache plug-in knows vLLM {', '.join(KNOWN_VERSIONS)}, this is {version}. "
+            f"Emberline's cache plug-in supports vLLM {', '.join(KNOWN_VERSIONS)}, not {version}. "
             "Install a matching vLLM, or start the worker without --kv-transfer-config."
         )
     return minor
@@ -102,7 +100,7 @@ __all__ = [
     "page_layout",
 ]
 
-# A child of vLLM's own logger, so its handlers and prefix apply.
+# A child of vLLM's logger, so that its handlers and prefix apply.
 log = logging.getLogger("vllm.emberline")
 
 
@@ -111,10 +109,10 @@ def is_cpu_platform() -> bool:
 
 
 def page_layout() -> dict[str, object]:
-    """What decides how KV bytes lie inside a page: bytes of unlike layouts must never mix.
+    """Return the facts that determine KV byte layout inside a page; layouts must never mix.
 
-    vLLM's CPU attention packs keys after the instruction set it finds (AMX, AVX-512, NEON), and a
-    GPU's attention backend is chosen by its compute capability.
+    vLLM's CPU attention packs keys by instruction set (AMX, AVX-512, NEON); a GPU's attention
+    backend depends on its compute capability.
     """
     if is_cpu_platform():
         return {

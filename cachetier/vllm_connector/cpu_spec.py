@@ -1,8 +1,8 @@
-"""vLLM's tiering spec, made to run on the CPU platform and to leave nothing in /dev/shm.
+"""vLLM tiering spec that runs on the CPU platform and leaves no files in /dev/shm.
 
-On a CPU worker the device copy is ours (vLLM's needs CUDA streams); on any other platform every
-copy is vLLM's own, untouched. On both, L1's file loses its name once mapped on both sides.
-Loaded by vLLM through `spec_name` and `spec_module_path`; importing it does nothing.
+On CPU the device copy is implemented here (vLLM's needs CUDA streams); on other platforms vLLM's is
+used unchanged. L1's file is unlinked once mapped on both sides. vLLM loads this module through
+`spec_name` and `spec_module_path`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from cachetier.vllm_connector.cpu_worker import CpuCopyWorker
 
 
 class EmberlineTieringSpec(TieringOffloadingSpec):
-    """Built once in each worker process and once in the engine process, in that order: vLLM
-    registers the KV caches before it makes the scheduler, so when the scheduler's side has mapped
-    L1 every worker has too."""
+    """Tiering spec, built in each worker process and then in the engine process.
+
+    vLLM registers KV caches before it creates the scheduler, so all workers have mapped L1 when the
+    scheduler does.
+    """
 
     _worker: Any
 
@@ -42,7 +44,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
             region = self._scheduler_mmap
             if region is None or region._creator:
                 raise RuntimeError(
-                    "L1 was not made by a worker before the scheduler asked for it: the two would "
+                    "no worker created L1 before the scheduler requested it: the two would "
                     "not share memory"
                 )
             shm.forget_name(region.mmap_path)
@@ -77,11 +79,11 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
 
     def _sweep(self) -> None:
         for path in shm.sweep():
-            log.warning("Removed L1 file %s, left by a worker that was killed", path)
+            log.warning("Removed L1 file %s of a killed worker", path)
 
 
 def _adopt(region: SharedOffloadRegion | None) -> None:
-    """Take over the name of L1's file from vLLM, which would only remove it at a clean exit."""
+    """Unlink L1's file here; vLLM would unlink it only on a clean exit."""
     if region is None or region.fd is None:
         return
     shm.hold(region.fd)

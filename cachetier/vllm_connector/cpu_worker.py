@@ -1,8 +1,8 @@
-"""Copies KV between vLLM's CPU "device" cache and the L1 region, with plain tensor copies.
+"""KV copies between vLLM's CPU "device" cache and the L1 region, with tensor copies.
 
-Promises what vLLM's connector asserts: every job succeeds and is reported once. The copies happen
-inside submit_*, on the model's own thread: memory to memory there is no stream to overlap with, and
-a job that is finished when it is submitted can never race the model. Used on the CPU platform only.
+As vLLM's connector requires, every job succeeds and is reported once. Copies run inside submit_* on
+the model thread: there is no stream to overlap with, and a job finished at submission cannot race
+the model. CPU platform only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cachetier.vllm_connector.compat import (
     TransferResult,
 )
 
-# Where one device block lives in L1: (device block, L1 chunk, place inside the chunk).
+# Place of a device block in L1: (device block, L1 chunk, index inside the chunk).
 Place = tuple[int, int, int]
 
 
 def placements(
     device: GPULoadStoreSpec, chunk_ids: list[int], blocks_per_chunk: int
 ) -> Iterator[tuple[int, list[Place]]]:
-    """For each KV group, in order: the group's index and the place of each of its blocks.
+    """Yield per KV group its index and the places of its blocks.
 
-    A group's first block may lie inside its first chunk: `block_indices` says how far into the
-    request the group begins, so `index % blocks_per_chunk` places are skipped there.
+    `block_indices` gives the group's offset in the request; its first block may be inside a chunk,
+    at place `index % blocks_per_chunk`.
     """
     next_block = 0
     next_chunk = 0
@@ -59,7 +59,7 @@ def placements(
 
 
 class CpuCopyWorker(OffloadingWorker):
-    """Owns `region` once constructed, and releases it at shutdown."""
+    """Copy worker; owns `region` and releases it at shutdown."""
 
     def __init__(
         self, kv_caches: CanonicalKVCaches, region: SharedOffloadRegion, blocks_per_chunk: int
@@ -118,7 +118,7 @@ class CpuCopyWorker(OffloadingWorker):
         return finished
 
     def wait(self, job_ids: set[int]) -> None:
-        """Nothing to wait for: a submitted job is a finished one."""
+        """Return at once: submitted jobs are finished."""
 
     def shutdown(self) -> None:
         self._device.clear()

@@ -1,14 +1,12 @@
-"""Whether blocks are in L2: asked without blocking, answered within a deadline.
+"""Non-blocking L2 lookups with a deadline.
 
-The scheduler's thread calls `ask`, `flush`, `forget` and `mark_missing`; threads of our own talk to
-the cache, a whole step's questions to one node in one round trip. A question which is not answered
-within `timeout_s` is answered "no" for good, so that no request waits for a cache; whatever comes
-later is dropped. Each node of L2 is a lane with a thread of its own, so that one which does not
-answer makes "no" of its own blocks only. Must not know vLLM.
+The scheduler thread calls `ask`, `flush`, `forget` and `mark_missing`; lane threads query the
+cache, one round trip per node and step. A lookup not answered within `timeout_s` counts as a miss
+for good, so that no request waits for a cache; late replies are dropped. Each L2 node is a lane
+with its own thread, so an unresponsive node affects only its own blocks.
 
-Ownership instead of locks: `_blocks` and `_lanes` belong to the scheduler's thread; queues are the
-only things two threads touch. No thread stands between it and a lane's: each hand-over may cost a
-turn of the interpreter's lock, which a stepping engine is loath to give.
+Ownership instead of locks: `_blocks` and `_lanes` belong to the scheduler thread; threads share
+only queues. There is no intermediate thread: each handover may cost a GIL switch in a busy engine.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-log = logging.getLogger("vllm.emberline")  # vLLM shows what its own loggers' children say
+log = logging.getLogger("vllm.emberline")  # a child of vLLM's logger, so that records are shown
 
 _Batch = list[tuple[bytes, int]]
 _Questions = SimpleQueue[_Batch | None]
-# A lane nobody asked anything for so long is given up: nodes come and go.
+# Idle lanes end after this: nodes come and go.
 _IDLE_S = 60.0
 
 
@@ -44,9 +42,11 @@ class _Lane:
 
 
 class LookupBoard:
-    """`exists(keys)` runs on a thread of ours and answers in the order asked; the keys of one call
-    are of one lane, as `lane_of` names it. `on_news` is called on a thread of ours after answers
-    came."""
+    """Pending and answered lookups of the scheduler.
+
+    `exists(keys)` runs on a lane thread with keys of one lane (`lane_of`) and answers in order.
+    `on_news` is called on a lane thread after answers arrived.
+    """
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LookupBoard:
         self._lane_of = lane_of
         self._timeout_s = timeout_s
         self._on_news = on_news
-        self._asked = 0  # questions sent and not collected yet
+        self._asked = 0  # lookups sent but not collected
         self._blocks: dict[bytes, _Block] = {}
         self._by_request: dict[str, set[bytes]] = {}
         self._batch: _Batch = []
@@ -69,7 +69,7 @@ class LookupBoard:
         self._answers: SimpleQueue[list[tuple[bytes, int, bool]]] = SimpleQueue()
 
     def ask(self, key: bytes, request_id: str) -> bool | None:
-        """True or False once known, None while it is being found out."""
+        """Return whether the block exists, None while the lookup is pending."""
         block = self._blocks.get(key)
         if block is None:
             block = _Block(self._next_ticket, time.monotonic())
@@ -87,11 +87,11 @@ class LookupBoard:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a question that was sent has no answer yet; on the scheduler's thread."""
+        """Return whether a sent lookup is unanswered. Scheduler thread only."""
         return self._asked > 0
 
     def flush(self) -> None:
-        """Send this step's questions. Called once at the end of each scheduler step."""
+        """Send the lookups of this step. Called at the end of each scheduler step."""
         self._collect()
         if not self._batch:
             return
@@ -105,14 +105,14 @@ class LookupBoard:
         self._give_up_idle()
 
     def mark_missing(self, keys: Collection[bytes]) -> None:
-        """After a load failed: the same request must not be sent for the same block again."""
+        """Mark blocks missing after a failed load, so that the request does not retry them."""
         for key in keys:
             block = self._blocks.get(key)
             if block is not None:
                 block.found = False
 
     def forget(self, request_id: str) -> None:
-        """The request is over; what nobody else asked about is dropped."""
+        """End the request; drop lookups that no other request shares."""
         for key in self._by_request.pop(request_id, ()):
             block = self._blocks.get(key)
             if block is None:
@@ -122,7 +122,7 @@ class LookupBoard:
                 del self._blocks[key]
 
     def shutdown(self, timeout_s: float) -> None:
-        """Ends our threads; those which wait for a node are left to their deadlines."""
+        """Stop the threads; those waiting for a node end at their deadlines."""
         end = time.monotonic() + timeout_s
         for lane in self._lanes.values():
             lane.questions.put(None)
@@ -158,7 +158,6 @@ class LookupBoard:
         for name in [name for name, lane in self._lanes.items() if lane.used_at < before]:
             self._lanes.pop(name).questions.put(None)
 
-    # -- on a lane's thread --------------------------------------------------------------------
     def _work(self, questions: _Questions) -> None:
         while True:
             batch = questions.get()
@@ -166,10 +165,10 @@ class LookupBoard:
                 return
             try:
                 found = self._exists([key for key, _ in batch])
-            except Exception:  # a question without an answer would stop a request
-                log.exception("a lookup in L2 failed by a fault of our own: taken for a miss")
+            except Exception:  # an unanswered lookup would stall a request
+                log.exception("L2 lookup failed with an internal error; counting it as a miss")
                 found = ()
-            known = [*found, *[False] * len(batch)]  # what was not answered is a "no"
+            known = [*found, *[False] * len(batch)]  # missing answers count as misses
             answers = [
                 (key, ticket, there) for (key, ticket), there in zip(batch, known, strict=False)
             ]
@@ -177,14 +176,14 @@ class LookupBoard:
             self._on_news()
 
 
-# A step as short as this ran no model.
+# A shorter step ran no model.
 _EMPTY_STEP_S = 0.002
-# Never longer than this at once: requests arrive in between, and are only seen by the next step.
+# Longest pause: requests that arrive meanwhile are seen only by the next step.
 _PAUSE_S = 0.002
 
 
 class Pauses:
-    """`is_waiting` says whether somebody waits for us; `news` is for any thread."""
+    """Pauses between idle scheduler steps while lookups are pending. `news` is thread-safe."""
 
     def __init__(self, is_waiting: Callable[[], bool]) -> None:
         self._is_waiting = is_waiting
@@ -195,7 +194,7 @@ class Pauses:
         self._came.set()
 
     def after_step(self) -> None:
-        """On the scheduler's thread, at the end of each step."""
+        """Pause if needed. Scheduler thread, at the end of each step."""
         if time.monotonic() - self._stepped_at < _EMPTY_STEP_S and self._is_waiting():
             self._came.wait(_PAUSE_S)
         self._came.clear()

@@ -1,8 +1,7 @@
-"""The namespace of blocks in L2: a digest over everything that makes two workers' bytes alike.
+"""L2 namespace: digest of everything that determines a worker's KV bytes.
 
-vLLM's block hash covers tokens, LoRA, images and salt; it covers neither the model nor how KV bytes
-are laid out. Whatever could make bytes under one hash differ is therefore in here, so that unlike
-workers miss each other's blocks instead of reading them. Must not import vLLM: facts come in.
+vLLM's block hash covers tokens, LoRA, images and salt, but not the model or the KV layout. The
+digest adds them, so that incompatible workers miss each other's blocks. Does not import vLLM.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ FORMAT_VERSION = 1
 def facts(
     config: Any, *, row_bytes: int, replicated: bool, model_id: str, tenant: str, vllm: str
 ) -> dict[str, object]:
-    """From vLLM's OffloadingConfig. Topology stays in even where bytes might agree without it."""
+    """Return the facts of vLLM's OffloadingConfig, always including the topology."""
     parallel = config.parallel
     return {
         "format": FORMAT_VERSION,
@@ -45,6 +44,6 @@ def facts(
 
 
 def digest(facts: Mapping[str, object]) -> str:
-    """32 hex digits; equal facts in any order give equal digests."""
+    """Return 32 hex digits, independent of the order of `facts`."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""What a worker must be told so that it uses the cache tier: pure, and importable without vLLM.
+"""vLLM settings that enable the cache tier. Pure, importable without vLLM.
 
-Promises that no secret appears in what it returns (vLLM prints this JSON in its log): the password
-travels in the environment variable that `L2Target.password_env` names.
+The result contains no secret (vLLM logs this JSON): the password is passed in the environment
+variable `L2Target.password_env`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 POLICIES = ("lru", "arc")
 PLATFORMS = ("cpu", "cuda")
-# On a GPU vLLM's own spec; its CPU platform has no copy to and from L1, so there it is ours.
+# vLLM's CPU platform has no copy to and from L1, so it needs this package's spec.
 _SPEC: dict[str, dict[str, object]] = {
     "cpu": {
         "spec_name": "EmberlineTieringSpec",
@@ -22,18 +22,15 @@ _SPEC: dict[str, dict[str, object]] = {
     "cuda": {"spec_name": "TieringOffloadingSpec"},
 }
 PASSWORD_ENV = "EMBERLINE_L2_PASSWORD"  # noqa: S105  (a variable's name)
-# Deadlines of one batch, at rest far above what a healthy L2 needs; a slow one is then a miss.
+# Batch deadlines, far above a healthy L2's latency; a slower reply counts as a miss.
 LOOKUP_TIMEOUT_MS = 500
 LOAD_TIMEOUT_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class L2Target:
-    """Where L2 is and what the values in it are about.
-
-    `model_id` names the weights themselves (see `model_identity`): two models served under one
-    path must not share a namespace, one model under two paths should. `ttl_s` 0 means that values
-    stay until they are evicted.
+    """`model_id` identifies the weights (see `model_identity`): different models under one path
+    need different namespaces. `ttl_s` 0 keeps values until eviction.
     """
 
     url: str
@@ -50,9 +47,10 @@ def kv_transfer_config(
     *,
     chunk_tokens: int = 0,
 ) -> dict[str, object]:
-    """The value of vLLM's `--kv-transfer-config` for L1 of `l1_bytes` (all ranks together).
+    """Return vLLM's `--kv-transfer-config` for L1 of `l1_bytes` (all ranks together).
 
-    `chunk_tokens` is the unit L1 and L2 store, a multiple of vLLM's block size; 0 means one block.
+    `chunk_tokens`, a multiple of vLLM's block size, is the storage unit of L1 and L2; 0 means one
+    block.
     """
     if l1_bytes <= 0:
         raise ValueError(f"L1 needs a positive size, not {l1_bytes} bytes")
@@ -98,11 +96,10 @@ _EDGE_BYTES = 1 << 20
 
 
 def model_identity(model: str, revision: str = "") -> str:
-    """A name for the weights behind `model`: a digest for a folder, repo@revision otherwise.
+    """Identify the weights of `model`: a digest for a folder, repo@revision otherwise.
 
-    A folder's digest covers its configuration and, of each weights file, the size and the first
-    and last MiB: a safetensors header lists every tensor, and reading 140 GB to start a worker
-    would cost minutes.
+    The digest covers the configuration and, per weights file, size and first and last MiB: a
+    safetensors header lists every tensor, and reading 140 GB at each start would take minutes.
     """
     folder = Path(model)
     if not folder.is_dir():

@@ -1,9 +1,7 @@
-"""L1's file in /dev/shm: no exit of a worker, however violent, may leave one behind for ever.
+"""Cleanup of L1 files in /dev/shm after any exit of a worker.
 
-vLLM gives the file a name until the process that made it leaves in good order, which a killed
-process never does. So the name is removed as soon as every side has mapped it (the memory then
-belongs to the mappings alone), and names left by processes that died before that are swept at the
-next start. Standard library only; must not know vLLM.
+vLLM unlinks the file only on a clean exit. Here it is unlinked as soon as all sides have mapped it,
+and files of processes that died earlier are swept at the next start. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,17 +15,17 @@ from pathlib import Path
 
 DIRECTORY = Path("/dev/shm")  # noqa: S108  (where vLLM puts L1)
 PATTERN = "vllm_offload_*.mmap"
-# A file this young may belong to a worker which has made it and not yet locked or mapped it.
+# A file this young may belong to a worker that has not yet locked or mapped it.
 MIN_AGE_S = 60.0
 
 
 def hold(fd: int) -> None:
-    """Mark the open file as in use for as long as this process lives (the kernel lets go)."""
+    """Lock the open file for the lifetime of this process."""
     fcntl.flock(fd, fcntl.LOCK_SH)
 
 
 def forget_name(path: str) -> None:
-    """Remove the file's name; mappings of it stay valid."""
+    """Unlink the file; existing mappings stay valid."""
     with contextlib.suppress(FileNotFoundError):
         Path(path).unlink()
 
@@ -35,11 +33,10 @@ def forget_name(path: str) -> None:
 def sweep(
     directory: Path = DIRECTORY, *, proc: Path = Path("/proc"), now: float | None = None
 ) -> list[Path]:
-    """Remove files of dead engines and return them.
+    """Remove files of dead engines and return their paths.
 
-    A file stays when it is young, locked, or open in any process we can see: three guards, since
-    removing the name of a region that is still being joined would split a worker from its
-    scheduler.
+    A file that is young, locked, or open in a visible process is kept: unlinking a region still
+    being joined would split a worker from its scheduler.
     """
     clock = time.time() if now is None else now
     old = [path for path in sorted(directory.glob(PATTERN)) if _age_s(path, clock) >= MIN_AGE_S]
@@ -75,7 +72,7 @@ def _is_locked(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDWR)
     except OSError:
-        return True  # not ours to judge
+        return True  # other owner
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -86,7 +83,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _open_files(proc: Path) -> set[tuple[int, int]]:
-    """(device, inode) of every L1 file that a process we may look into has open or mapped."""
+    """Return (device, inode) of the L1 files open or mapped in any readable process."""
     found: set[tuple[int, int]] = set()
     for folder in proc.glob("[0-9]*"):
         for name in ("fd", "map_files"):

@@ -1,18 +1,16 @@
-"""What the plug-in counted, in the shape vLLM exports on its own /metrics.
+"""Plug-in statistics in vLLM's /metrics format.
 
-vLLM counts chunks and bytes a tier; it does not count lookups that failed, values that were
-corrupt, or a node that is being left alone. These do:
+vLLM counts chunks and bytes per tier. These add failed lookups, corrupt values and open breakers:
 
-    emberline_l2_client_operations_total{op=lookup|load|store, result=...}  what became of blocks
+    emberline_l2_client_operations_total{op=lookup|load|store, result=...}  blocks by result
     emberline_l2_client_bytes_total{op=load|store}
-    emberline_l2_client_lookups_timed_out_total   lookups answered "no" before the cache did
-    emberline_l2_client_stores_dropped_total      blocks not stored because too many were waiting
-    emberline_l2_client_shared_memory_total{result=ok|...}  blocks read from a node's shared memory,
-                                                  or over the socket and why
-    emberline_l2_client_breaker_open              1 while every node is left alone
-    emberline_l2_client_nodes                     how many nodes are known
+    emberline_l2_client_lookups_timed_out_total   lookups counted as misses at the deadline
+    emberline_l2_client_stores_dropped_total      blocks not stored because the queue was full
+    emberline_l2_client_shared_memory_total{result=ok|...}  blocks by shared memory result
+    emberline_l2_client_breaker_open              1 while all breakers are open
+    emberline_l2_client_nodes                     known nodes
 
-and by node, where one value may be asked of two: emberline_l2_client_node_operations_total,
+Per node (a value may be requested from two): emberline_l2_client_node_operations_total,
 emberline_l2_client_node_bytes_total, emberline_l2_client_node_breaker_open.
 """
 
@@ -46,7 +44,7 @@ _CANNOT = {
     "load": (),
     "store": (KeyOutcome.MISSING, KeyOutcome.CORRUPT, KeyOutcome.UNREADABLE),
 }
-# Every series there can be, so that zeros show.
+# All possible series, so that zeros are exported.
 _SERIES = tuple(
     (op, outcome.value)
     for op, not_ in _CANNOT.items()
@@ -96,9 +94,9 @@ def definitions() -> dict[str, OffloadingMetricMetadata]:
 
 
 class Reporter:
-    """Differences since the last report; the first one holds every series, so that zeros show.
+    """Differences since the last report; the first one contains every series.
 
-    Called at every step of the engine, so a step in which nothing happened costs next to nothing.
+    Called at every engine step: steps without changes must cost almost nothing.
     """
 
     def __init__(self, pool: CachePool, board: LookupBoard) -> None:
@@ -129,7 +127,7 @@ class Reporter:
 
     def _report_gauges(self, report: OffloadingConnectorStats, breakers: dict[str, bool]) -> None:
         gauges: dict[_Series, float] = {
-            # A node that left is not left alone.
+            # Reset the breaker gauge of departed nodes.
             **{series: 0.0 for series in self._gauges if series[0] == NODE_BREAKER},
             **{(NODE_BREAKER, (node,)): float(is_open) for node, is_open in breakers.items()},
             (BREAKER, ()): float(self._pool.is_open),
@@ -138,7 +136,7 @@ class Reporter:
         for (name, labels), value in gauges.items():
             if self._gauges.get((name, labels)) != value:
                 report.set_gauge(name, value, labels)
-        # Those of nodes that left were set to zero once, and need not be remembered.
+        # Departed nodes were reset once and can be dropped.
         self._gauges = {
             series: value
             for series, value in gauges.items()

@@ -1,10 +1,10 @@
-"""L2 as vLLM sees it: a secondary tier which no cache, however broken, can make raise or hang.
+"""vLLM secondary tier backed by L2, which never raises into or blocks the engine.
 
-Lives in the engine process, called from the scheduler's thread, which must never wait: lookups go
-through a LookupBoard, bytes through a TransferPool, both over one CachePool. A lookup that is
-slow is a miss; a load that fails in part keeps what came whole and checked; a store that cannot go
-is dropped. Everything is counted and shows in vLLM's own /metrics as emberline_l2_client_*; what
-was stored is told to whoever follows the worker's KV events, as a hint that any worker may load it.
+Runs in the engine process on the scheduler thread: lookups go through LookupBoard, bytes through
+TransferPool, both on one CachePool. A slow lookup is a miss, a partial load keeps the verified
+blocks, a store that cannot be queued is dropped. All are counted in vLLM's /metrics as
+emberline_l2_client_*. Stored blocks are published as KV events, as a hint that any worker can load
+them.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS
 from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
 from cachetier.wire.envelope import block_key
 
-# Blocks in one batch: large enough to fill a pipe, small enough to spread over the threads.
+# Blocks per batch: large enough for throughput, small enough to spread over threads.
 _PART_ITEMS = 4
-# A load may take its base time and this long a MiB more (a quarter of a 1 Gbit/s line).
+# Load deadline: base time plus this per MiB (a quarter of a 1 Gbit/s line).
 _SECONDS_PER_MIB = 1 / 32
 _STORE_TIMEOUT_S = 10.0
 _JOIN_S = 5.0
 
 
 class EmberlineL2Tier(SecondaryTierManager):
-    """Named by `type` and `module_path` in the worker's --kv-transfer-config."""
+    """Tier selected by `type` and `module_path` in --kv-transfer-config."""
 
     medium = Medium.STORAGE
 
@@ -73,8 +73,8 @@ class EmberlineL2Tier(SecondaryTierManager):
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
-        for path in shm.sweep():  # on a GPU the spec is vLLM's, which never looks for them
-            log.warning("Removed L1 file %s, left by a worker that was killed", path)
+        for path in shm.sweep():  # on a GPU vLLM's own spec does not sweep
+            log.warning("Removed L1 file %s of a killed worker", path)
         self._rows = primary_kv_view.cast("B")
         self._ttl_s = ttl_s
         self._load_timeout_s = load_timeout_ms / 1000
@@ -115,7 +115,6 @@ class EmberlineL2Tier(SecondaryTierManager):
         )
         return namespace.digest({**facts, "page": page_layout()})
 
-    # -- on the scheduler's thread -------------------------------------------------------------
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()
 
@@ -171,7 +170,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         )
 
     def take_events(self) -> Iterable[OffloadingEvent]:
-        """What was stored since the last call. L2 evicts without a word: a hint, not a fact."""
+        """Return blocks stored since the last call: a hint, since L2 evicts without notice."""
         if not self._untold:
             return ()
         keys, self._untold = self._untold, []
@@ -192,11 +191,10 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._l2.close()
         self._board.shutdown(_JOIN_S)
         if not self._pool.join(_JOIN_S):
-            # vLLM keeps L1 mapped when a tier fails to shut down, which is what is needed here.
-            raise RuntimeError("L2 threads are still at work")
+            # vLLM keeps L1 mapped when a tier fails to shut down, as required here.
+            raise RuntimeError("L2 threads are still running")
         self._rows.release()
 
-    # -- on our own threads --------------------------------------------------------------------
     def _block_key(self, key: OffloadKey) -> bytes:
         return block_key(self._namespace, get_offload_group_idx(key), get_offload_block_hash(key))
 
@@ -214,7 +212,6 @@ class EmberlineL2Tier(SecondaryTierManager):
     def _store(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
         return _went_well(self._l2.store(items, self._ttl_s, timeout_s))
 
-    # -- metrics -------------------------------------------------------------------------------
     @classmethod
     def build_metric_definitions(
         cls,

@@ -1,12 +1,12 @@
-"""Moves blocks between L1's memory and L2 on threads of its own.
+"""Block transfers between L1 memory and L2 on background threads.
 
-Promises that every job is reported exactly once, by its deadline, and only when no thread can touch
-its memory any more; that loads go before stores; and that no more than `max_store_bytes` of stores
-wait (each pins a place of L1), the rest being refused at once. Must not know vLLM.
+Every job is reported exactly once, by its deadline, and only after no thread can access its memory.
+Loads precede stores; at most `max_store_bytes` of stores are queued (each pins L1), the rest is
+rejected at once.
 
-A job is cut into parts of a few blocks, each of one lane (a node of L2), which several threads of
-that lane carry over several connections; a part is one batch of the client, whose own deadline
-bounds it. Lanes share no thread: a node which does not answer holds up its own blocks only.
+A job is split into parts of a few blocks, each of one lane (L2 node) with its own threads and
+connections. A part is one client batch with its own deadline. An unresponsive node delays only its
+own blocks.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-log = logging.getLogger("vllm.emberline")  # vLLM shows what its own loggers' children say
+log = logging.getLogger("vllm.emberline")  # a child of vLLM's logger, so that records are shown
 
-# A thread without work for so long ends; nodes come and go, and threads with them.
+# Idle threads end after this: nodes come and go.
 _IDLE_S = 60.0
 
 Item = tuple[bytes, memoryview]
-# Carries one part out by its deadline: which of its items succeeded.
+# Run one part by its deadline; return success per item.
 Carry = Callable[[Sequence[Item], float], Sequence[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`succeeded` has one entry an item, in the job's order."""
+    """Finished job; `succeeded` has one entry per item, in order."""
 
     job_id: int
     is_load: bool
@@ -51,7 +51,7 @@ class _Job:
     succeeded: list[bool]
 
 
-# A job and which of its items.
+# A job and the indices of its items.
 _Part = tuple[_Job, list[int]]
 
 
@@ -70,8 +70,9 @@ class _Lane:
 
 
 class TransferPool:
-    """`threads` are those of one lane; `lane_of` names the lane of a key. `on_news` is called on a
-    thread of ours after a load ended."""
+    """Transfer threads: `threads` per lane, `lane_of` maps a key to its lane. `on_news` is called
+    on a background thread after a load ended.
+    """
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class TransferPool:
     def submit(
         self, job_id: int, items: Sequence[Item], timeout_s: float, *, is_load: bool
     ) -> bool:
-        """False if the job was refused (too many stores wait): it is reported as failed, too."""
+        """Queue the job; False (and reported as failed) if the store queue is full."""
         now = time.monotonic()
         size = _byte_count(items)
         parts = self._cut(items)
@@ -132,7 +133,7 @@ class TransferPool:
         return True
 
     def finished(self) -> list[Finished]:
-        """Jobs that ended since the last call."""
+        """Return jobs that ended since the last call."""
         done = []
         while True:
             try:
@@ -141,19 +142,19 @@ class TransferPool:
                 return done
 
     def drain(self) -> None:
-        """Wait until every submitted job has ended; their deadlines bound the wait."""
+        """Wait until all submitted jobs ended, bounded by their deadlines."""
         with self._lock:
             self._all_done.wait_for(lambda: self._unfinished == 0)
 
     def stop(self) -> None:
-        """What waits fails, what is under way goes on; nothing new is taken."""
+        """Fail queued jobs, finish running ones, accept no new ones."""
         with self._lock:
             self._stopping = True
             for lane in self._lanes.values():
                 lane.wanted.notify_all()
 
     def join(self, timeout_s: float) -> bool:
-        """After `stop`: whether every thread is gone, so that the memory may be released."""
+        """Return whether all threads ended after `stop`, so that the memory may be released."""
         end = time.monotonic() + timeout_s
         with self._lock:
             threads = list(self._threads)
@@ -161,7 +162,6 @@ class TransferPool:
             thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in threads)
 
-    # -- parts and lanes -----------------------------------------------------------------------
     def _cut(self, items: Sequence[Item]) -> list[tuple[str, list[int]]]:
         by_lane: dict[str, list[int]] = {}
         for place, (key, _) in enumerate(items):
@@ -174,7 +174,7 @@ class TransferPool:
         ]
 
     def _queue(self, name: str, part: _Part) -> None:
-        """With the lock held."""
+        """Requires the lock."""
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(name, threading.Condition(self._lock))
@@ -206,7 +206,7 @@ class TransferPool:
                 self._threads.discard(threading.current_thread())
 
     def _wait_for_work(self, lane: _Lane) -> bool:
-        """With the lock held; False when this thread is not needed any more."""
+        """Return False when this thread should end. Requires the lock."""
         if not lane.waiting and not self._stopping:
             lane.idle += 1
             lane.wanted.wait_for(lambda: lane.waiting or self._stopping, _IDLE_S)
@@ -221,10 +221,8 @@ class TransferPool:
                 results = self._carry[job.is_load]([job.items[i] for i in places], left)
                 for place, well in zip(places, results, strict=False):
                     job.succeeded[place] = well
-            except Exception:  # a job without a report would stop its request
-                log.exception(
-                    "a transfer to or from L2 failed by a fault of our own: taken for a miss"
-                )
+            except Exception:  # an unreported job would stall its request
+                log.exception("L2 transfer failed with an internal error; counting it as a miss")
         with self._lock:
             job.parts_left -= 1
             if job.parts_left:

@@ -1,2 +1,3 @@
-"""The bytes between a cache client and a cache node: RESP framing, the command table, the envelope
-around a value. Standard library only; no sockets, no clocks, no storage."""
+"""Wire format of cache nodes: RESP framing, command table, value envelope. No I/O, standard library
+only.
+"""

@@ -1,10 +1,9 @@
-"""The first bytes of an arena in shared memory, by which a reader knows that it is the right one.
+"""Header of the shared memory arena, which identifies its node.
 
-    magic "EMBARENA" | version | page bytes | pid | token (16 random bytes) | size of the file
+    magic "EMBARENA" | version | page bytes | pid | token (16 random bytes) | file size
 
-A node tells the token with every lease; a reader which maps a file of that name compares, and so
-notices another host, another container's /dev/shm, and a file left behind by an earlier node. The
-header takes the arena's whole first page; values lie behind it.
+Leases carry the token; readers compare it to detect another host, another container's /dev/shm or
+the file of an earlier node. The header occupies the first page; values follow.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 MAGIC = b"EMBARENA"
 VERSION = 1
-# Where POSIX shared memory appears as files on Linux.
+# POSIX shared memory directory on Linux.
 FOLDER = "/dev/shm"  # noqa: S108 - not a temporary folder: shared memory's own place
 _LAYOUT = struct.Struct(">8sIIQ16sQ")
 HEADER_BYTES = _LAYOUT.size
@@ -35,7 +34,7 @@ def pack(header: Header) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Header | None:
-    """None for what is not an arena of this version."""
+    """Parse the header; None if it is not an arena of this version."""
     if len(data) < HEADER_BYTES:
         return None
     magic, version, page, pid, token, size = _LAYOUT.unpack(data[:HEADER_BYTES])

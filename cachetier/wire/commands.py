@@ -1,11 +1,10 @@
-"""The commands a cache node understands, as data: dispatch, arity, help and metric labels.
+"""Command table of the cache node: dispatch, arity, help and metric labels.
 
-Promises that a command exists in one place only: the session looks its handler up by `name`; the
-replies of COMMAND and of `X HELP`, and docs/reference/cache-commands.md, are made from here.
-`arity` counts the name itself (for a subcommand, both names); a negative one means "at least".
-Arity, flags and key positions are those of Redis 7, which a test compares. `op` is the label of
-emberline_l2_operations_total ("" = not counted); `first_key`, `last_key`, `step` are Redis' key
-positions. `differs` says in words what a program written for Redis would notice.
+Single source for session dispatch, COMMAND and `X HELP` replies, and
+docs/reference/cache-commands.md. `arity` includes the name (both names of a subcommand); negative
+means "at least". Arity, flags and key positions (`first_key`, `last_key`, `step`) are those of
+Redis 7, compared by a test. `op` labels emberline_l2_operations_total ("" = not counted). `differs`
+describes differences from Redis.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Command:
         return "no_auth" in self.flags
 
     def accepts(self, count: int) -> bool:
-        """Whether `count` words, the name among them, are the right number."""
+        """Return whether `count` words, including the name, match the arity."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
     def subcommand(self, name: str) -> Command | None:
@@ -97,7 +96,7 @@ def _other(
 
 
 def _container(name: str, summary: str, subcommands: tuple[Command, ...], **facts: str) -> Command:
-    """A command which is nothing without its subcommand; HELP is added to each."""
+    """Build a command that requires a subcommand; HELP is added."""
     help_ = _other("help", 2, "This text.", _ANYTIME, since="5.0.0")
     parts = tuple(replace(one, group=facts.get("group", "server")) for one in (*subcommands, help_))
     return replace(_other(name, -2, summary, (), **facts), subcommands=parts)
@@ -283,7 +282,7 @@ _NODE = (
 )  # fmt: skip
 
 
-# Ours alone: see cachetier/engine/commands/leases.py for what they answer.
+# Not in Redis: see cachetier/engine/commands/leases.py.
 LEASES = (
     Command(
         "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK, "get",
@@ -314,5 +313,5 @@ TABLE: dict[str, Command] = {
     )
 }
 
-# Every label value of emberline_l2_operations_total{op=}.
+# All label values of emberline_l2_operations_total{op=}.
 OPERATIONS: tuple[str, ...] = ("get", "put", "exists", "delete")

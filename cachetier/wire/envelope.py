@@ -1,14 +1,14 @@
-"""The header before every value in L2, by which a reader knows that the bytes are the right ones.
+"""Header of every L2 value, which lets readers verify the bytes.
 
     magic "EMB1" | version | seal | reserved | body length | sum | SHA-256 of key | more of the sum
 
-64 bytes, big endian. A reader knows every field but the sum before it looks, so each is compared
-and none is believed; the key's digest catches a value stored, or answered, under another's name.
+64 bytes, big endian. Readers compare every field against its expected value; the key digest detects
+values stored or returned under another key.
 
-`seal` says which sum: 0 is CRC-32 (4 bytes, the tail zero), 1 is BLAKE3 (its first 16 bytes).
-CRC-32 is everywhere, and as fast as the zlib behind it. Every vLLM image holds BLAKE3, which needs
-no particular zlib and cannot be met by chance. A writer measures both once (`fastest_seal`);
-readers take either, and say so when they lack BLAKE3.
+`seal` selects the checksum: 0 is CRC-32 (4 bytes, zero padded), 1 is BLAKE3 (first 16 bytes).
+CRC-32 is always available and as fast as zlib. vLLM images contain BLAKE3, which is collision
+resistant. Writers measure both once (`fastest_seal`); readers accept either and report a missing
+BLAKE3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import zlib
 from enum import IntEnum
 from typing import Any
 
-blake3: Any = None  # only a vLLM image is sure to have it
+blake3: Any = None  # guaranteed in vLLM images only
 with contextlib.suppress(ImportError):
     from blake3 import blake3 as _blake3
 
@@ -36,29 +36,27 @@ assert HEADER_BYTES == 64
 _NO_TAIL = bytes(12)
 _TRIAL_BYTES = 1 << 20
 _TRIALS = 3
-# BLAKE3 must be clearly faster to be preferred: CRC-32 can be checked by any reader.
+# BLAKE3 is used only if clearly faster: any reader can verify CRC-32.
 _CLEARLY = 1.2
 
-# What memoryview, bytes and bytearray share, for zlib's sake.
+# Types accepted by zlib.
 Buffer = bytes | bytearray | memoryview
 
 
 class Seal(IntEnum):
-    """How a body is summed; the number is in every header."""
-
     CRC32 = 0
     BLAKE3 = 1
 
 
 def pack(key: bytes, body: Buffer, seal: Seal = Seal.CRC32) -> bytes:
-    """The header for `body` stored under `key`."""
+    """Return the header for `body` stored under `key`."""
     length = memoryview(body).nbytes
     total = _sum(seal, body)
     return _LAYOUT.pack(MAGIC, VERSION, seal, 0, length, total[:4], _digest(key), total[4:])
 
 
 def expected_length(header: Buffer, key: bytes) -> int | None:
-    """The body's length if `header` is one of ours for `key`, else None."""
+    """Return the body length, None if the header is invalid for `key`."""
     if len(header) != HEADER_BYTES:
         return None
     magic, version, seal, reserved, length, _, digest, tail = _LAYOUT.unpack(header)
@@ -70,8 +68,7 @@ def expected_length(header: Buffer, key: bytes) -> int | None:
 
 
 def is_intact(header: Buffer, body: Buffer) -> bool | None:
-    """Whether `body` is, byte for byte, what was stored under this header; None if it is sealed in
-    a way that cannot be checked here. The header is one `expected_length` took."""
+    """Verify `body`; None if the header's seal is not supported here."""
     fields = _LAYOUT.unpack(header)
     if fields[2] == Seal.BLAKE3 and blake3 is None:
         return None
@@ -80,7 +77,7 @@ def is_intact(header: Buffer, body: Buffer) -> bool | None:
 
 @functools.cache
 def fastest_seal() -> Seal:
-    """The one to write with on this machine: measured once, in about three milliseconds."""
+    """Return the faster seal on this machine; measured once, in about 3 ms."""
     if blake3 is None:
         return Seal.CRC32
     trial = bytes(_TRIAL_BYTES)
@@ -98,7 +95,7 @@ def _seconds(seal: Seal, body: bytes) -> float:
 
 
 def _sum(seal: Seal, body: Buffer) -> bytes:
-    """16 bytes."""
+    """Return the 16-byte checksum."""
     if seal == Seal.CRC32:
         return zlib.crc32(body).to_bytes(4, "big") + _NO_TAIL
     return bytes(blake3(body).digest(16))
@@ -117,7 +114,7 @@ def block_key(namespace: str, group: int, block_hash: bytes) -> bytes:
 
 
 def namespace_of(key: bytes | bytearray) -> str:
-    """The namespace of a block key, "" for a key of another kind (counted, never refused)."""
+    """Return the namespace of a block key, "" for any other key (counted, never rejected)."""
     if not key.startswith(PREFIX):
         return ""
     end = key.find(b":", len(PREFIX), len(PREFIX) + _NAMESPACE_MAX + 1)

@@ -1,15 +1,13 @@
-"""RESP requests, server side: bytes in, whole commands out, in bounded memory.
+"""Server-side RESP request parser with bounded memory. Sans-I/O.
 
-Sans-I/O. The owner asks `get_buffer()` (or `get_buffers()`) where the next bytes may go, says how
-many came with `received()`, and takes commands with `next_request()` until it answers None.
+The owner receives into `get_buffer()` or `get_buffers()`, reports the count with `received()` and
+takes commands from `next_request()` until None.
 
-Theory of operation. Bytes land in one scratch buffer, from which short things (lengths, names,
-keys) are cut. For a long bulk string the owner is asked for a `Landing`, with the words before it
-(so that it can tell a value from anything else), and from then on the buffers handed out are that
-landing's rest: a value of some megabytes is received where it will stay, and never copied again.
-If the owner refuses, or if the value is longer than allowed, the bytes are read and dropped, and
-the argument is a `Refused` that says why: the connection stays usable. What breaks the protocol
-itself raises ProtocolError, after which the connection must be closed.
+Bytes land in one scratch buffer, from which short items are cut. For a long bulk string the owner
+is asked for a `Landing`, given the preceding words; further bytes are received directly into it and
+never copied. If the owner rejects it, or the value is too long, the bytes are discarded and the
+argument is a `RefusedFrame` with the reason: the connection stays usable. Protocol violations raise
+ProtocolError; the connection must then be closed.
 """
 
 from __future__ import annotations
@@ -19,31 +17,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 SCRATCH_BYTES = 64 * 1024
-# A bulk from this length on gets its own landing; shorter ones always fit the scratch.
+# Minimum length of a bulk string with its own landing; shorter ones fit the scratch buffer.
 DIRECT_BYTES = 16 * 1024
-# What is read with the end of a long value, and next after it: enough for the words around values,
-# and little of the next value, as what falls into the scratch must be copied out of it.
+# Read size after a long value: enough for the following words, but little of the next value, since
+# bytes in the scratch buffer must be copied.
 _AROUND_BYTES = 2048
-# Pieces for one call of the kernel: less than IOV_MAX, which is 1024.
+# Buffers per system call, below IOV_MAX (1024).
 _MAX_TARGETS = 512
-# What an object around a word takes, and its place in a list.
+# Object overhead of a word and its list entry.
 _WORD_BYTES = 64
-# So many in a row are no client's: each costs time and answers nothing.
+# No client sends this many empty requests in a row; each costs time.
 _MAX_EMPTY = 1024
-# What begins an HTTP request line and is no command here.
+# Inline words that start an HTTP request line and are not commands.
 _HTTP_VERBS = frozenset(b"CONNECT DELETE HEAD OPTIONS PATCH POST PRI PUT TRACE".split())
 # "*" or "$", up to 20 digits, CR LF.
 _MAX_LENGTH_LINE = 24
-# Redis' own limit of a bulk string: a longer one is a broken client, not a large value.
+# Redis' bulk string limit; a longer one is a broken client.
 MAX_BULK_BYTES = 512 * 1024 * 1024
 
 
 class ProtocolError(Exception):
-    """The peer does not speak RESP (any more); the text is fit to be sent as the last reply."""
+    """Peer does not speak RESP; the text is sent as the last reply."""
 
 
 class HttpError(ProtocolError):
-    """An HTTP request came instead, for example one that a web page made a browser send."""
+    """HTTP request instead of RESP, for example sent by a browser."""
 
     def __init__(self) -> None:
         super().__init__("this port speaks RESP (Redis), not HTTP")
@@ -51,19 +49,19 @@ class HttpError(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class RefusedFrame:
-    """Stands where an argument would have stood which was read and dropped."""
+    """Placeholder for an argument that was discarded."""
 
-    reason: str  # "too_large", or what the owner said
+    reason: str  # "too_large", or the owner's reason
     length: int
     detail: str = ""
 
 
 class Landing(Protocol):
-    """Where a long bulk string is received; afterwards it is the argument."""
+    """Destination of a long bulk string, then its argument."""
 
     @property
     def views(self) -> Sequence[memoryview]:
-        """Writable, none of them empty; together `length` bytes."""
+        """Return writable, non-empty views of `length` bytes in total."""
         ...
 
     @property
@@ -71,8 +69,6 @@ class Landing(Protocol):
 
 
 class Buffer:
-    """A landing of plain memory."""
-
     __slots__ = ("data", "length", "views")
 
     def __init__(self, length: int) -> None:
@@ -83,17 +79,17 @@ class Buffer:
 
 Argument = bytes | Landing | RefusedFrame
 Request = list[Argument]
-# Asked with the words before a long bulk string, and its length.
+# Called with the words before a long bulk string, and its length.
 Land = Callable[[Request, int], Landing | RefusedFrame]
 
 
 @dataclass(slots=True)
 class Limits:
-    """What one connection may ask for; small before it has logged in."""
+    """Request limits of one connection; stricter before login."""
 
     max_args: int = 1024 * 1024
-    # Words too short for a place of their own, all of one request together, with what an object
-    # around each costs: many small words must not hold what one long word may not.
+    # Total bytes of the short words of a request, including object overhead, so that many small
+    # words cannot use more memory than one long word.
     max_short_bytes: int = 4 * 1024 * 1024
     max_value_bytes: int = MAX_BULK_BYTES
     max_bulk_bytes: int = MAX_BULK_BYTES
@@ -101,8 +97,7 @@ class Limits:
 
 
 def limits_before_login() -> Limits:
-    """Redis' limits for a client which has not given its password, and nothing so long that it
-    would be given a place: room for a value drops what others stored."""
+    """Return Redis' limits before login, without landings, whose reservation evicts values."""
     return Limits(
         max_args=10,
         max_value_bytes=DIRECT_BYTES - 1,
@@ -112,7 +107,7 @@ def limits_before_login() -> Limits:
 
 
 class RequestParser:
-    """`land` gives a place to a long bulk string, or refuses it (see above)."""
+    """Parser; `land` returns a landing for a long bulk string or rejects it."""
 
     def __init__(self, limits: Limits, land: Land) -> None:
         self.limits = limits
@@ -123,30 +118,27 @@ class RequestParser:
         self._end = 0
         self._args: Request = []
         self._missing_args = 0
-        self._empty = 0  # requests without a word, one after the other
+        self._empty = 0  # consecutive empty requests
         self._request_bytes = 0
         self._short_bytes = 0
-        self._bulk = -1  # length of the bulk being read, -1 between bulks
+        self._bulk = -1  # length of the current bulk, -1 between bulks
         self._landing: Landing | None = None
-        self._targets: list[memoryview] = []  # what is still empty of the landing
+        self._targets: list[memoryview] = []  # unfilled views of the landing
         self._missing = 0  # their bytes
-        self._window = SCRATCH_BYTES  # how much to read at once
+        self._window = SCRATCH_BYTES  # read size
         self._had_long = False
-        self._skip = 0  # bytes of a refused bulk still to drop
+        self._skip = 0  # bytes of a rejected bulk left to discard
         self._refusal: RefusedFrame | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no part of a request has come that has not been taken."""
         return self._start == self._end and not self._missing_args
 
-    # -- where bytes go ------------------------------------------------------------------------
     def get_buffer(self) -> memoryview:
-        """One place, for whoever receives into one."""
         return self._targets[0] if self._missing else self._scratch_view()
 
     def get_buffers(self) -> list[memoryview]:
-        """All places in order, for whoever can scatter: the value's rest, and what follows it."""
+        """Return buffers for a scatter receive: the rest of the value, then the scratch."""
         if not self._missing:
             return [self._scratch_view()]
         return [*self._targets[:_MAX_TARGETS], *self._after()]
@@ -154,7 +146,7 @@ class RequestParser:
     def _after(self) -> list[memoryview]:
         if len(self._targets) > _MAX_TARGETS:
             return []
-        self._start = self._end = 0  # all of it lies in the landing
+        self._start = self._end = 0  # all bytes are in the landing
         return [self._view[:_AROUND_BYTES]]
 
     def _scratch_view(self) -> memoryview:
@@ -168,7 +160,7 @@ class RequestParser:
 
     @property
     def missing(self) -> int:
-        """Bytes of the long value being received that have not come; 0 between values."""
+        """Return the bytes missing from the current long value; 0 between values."""
         return self._missing
 
     def received(self, count: int) -> None:
@@ -194,9 +186,8 @@ class RequestParser:
         if count:
             targets[0] = targets[0][count:]
 
-    # -- what they mean ------------------------------------------------------------------------
     def next_request(self) -> Request | None:
-        """The next whole command (never empty), or None until more bytes come."""
+        """Return the next complete, non-empty command, None if more bytes are needed."""
         while True:
             if self._missing_args == 0:
                 request = self._begin()
@@ -222,7 +213,7 @@ class RequestParser:
             return request
 
     def _begin(self) -> Request | None:
-        """None: more bytes needed. []: go on. Otherwise a whole inline command."""
+        """Return a complete inline command, [] to continue, None if more bytes are needed."""
         if self._start == self._end:
             return None
         if self._scratch[self._start] != ord("*"):
@@ -236,7 +227,7 @@ class RequestParser:
         return []
 
     def _inline(self) -> Request | None:
-        """A command typed by hand: words on one line. Quotes are not understood, on purpose."""
+        """Parse an inline command: words on one line. Quotes are deliberately not supported."""
         found = self._scratch.find(b"\n", self._start, self._end)
         if (self._end if found < 0 else found) - self._start > DIRECT_BYTES:
             raise ProtocolError("too big inline request")
@@ -315,7 +306,7 @@ class RequestParser:
         self._window = SCRATCH_BYTES
 
     def _open(self, landing: Landing) -> None:
-        """From here on bytes go to the landing; those which came already are moved there."""
+        """Receive into the landing from now on; bytes already buffered are moved there."""
         self._landing = landing
         self._targets = list(landing.views)
         self._missing = landing.length
@@ -348,7 +339,7 @@ class RequestParser:
         return self._skip == 0
 
     def _finish(self, argument: Argument) -> Argument | None:
-        """The argument, once the CR LF after it is there too."""
+        """Return the argument once its CR LF has arrived."""
         if self._end - self._start < 2:
             return None
         if self._scratch[self._start : self._start + 2] != b"\r\n":
@@ -361,7 +352,6 @@ class RequestParser:
 
 
 def _is_http(words: list[bytes]) -> bool:
-    """Whether an inline command is rather a line of an HTTP request's head: `GET / HTTP/1.1`,
-    another verb, a header. RESP proper is not concerned: a browser sends its request line first."""
+    """Return whether an inline command is a line of an HTTP request head."""
     first, last = words[0].upper(), words[-1].upper()
     return first in _HTTP_VERBS or b":" in first or last.startswith(b"HTTP/")

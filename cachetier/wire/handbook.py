@@ -1,4 +1,4 @@
-"""Markdown table of the commands, for docs/reference/cache-commands.md.
+"""Markdown table of the commands for docs/reference/cache-commands.md.
 
 `python -m cachetier.wire.handbook PAGE` rewrites the part between the page's markers.
 """
@@ -17,7 +17,7 @@ _TITLES |= {"emberline": "Reading without copying, on the same host"}
 
 
 def table() -> str:
-    """Markdown; every command once, in the groups Redis has."""
+    """Return the Markdown table, each command once, in Redis' groups."""
     parts = []
     for group, title in _TITLES.items():
         rows = [row for one in TABLE.values() if one.group == group for row in _rows(one)]
@@ -42,7 +42,6 @@ def _row(name: str, command: Command) -> str:
 
 
 def renewed(page: str) -> str:
-    """The page with today's table in it."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"

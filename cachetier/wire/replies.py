@@ -1,4 +1,4 @@
-"""RESP replies, server side: Python values to bytes, in version 2 or 3 of the protocol."""
+"""Server-side RESP replies, protocol versions 2 and 3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def simple(text: str) -> bytes:
 
 
 def error(text: str) -> bytes:
-    """`text` begins with a code in capitals, as Redis' do. Line ends would end the reply."""
+    """Encode an error; `text` starts with a code in capitals. Line breaks are replaced."""
     return b"-%s\r\n" % text.encode(errors="replace").replace(b"\r", b" ").replace(b"\n", b" ")
 
 
@@ -25,7 +25,7 @@ def null(version: int) -> bytes:
 
 
 def bulk_head(length: int) -> bytes:
-    """What comes before a bulk string sent from where it lies; CR LF follows it."""
+    """Return the header of a bulk string whose body is sent separately, followed by CR LF."""
     return b"$%d\r\n" % length
 
 
@@ -38,7 +38,7 @@ def text(value: str) -> bytes:
 
 
 def verbatim(value: str, version: int) -> bytes:
-    """Text for people: its own type in version 3, a bulk string in version 2."""
+    """Encode human-readable text: verbatim string in version 3, bulk string in version 2."""
     if version == 2:
         return text(value)
     data = b"txt:" + value.encode()
@@ -50,16 +50,15 @@ def array_head(count: int) -> bytes:
 
 
 def array(items: list[bytes]) -> bytes:
-    """`items` are replies already."""
     return array_head(len(items)) + b"".join(items)
 
 
 def members(items: list[bytes], version: int) -> bytes:
-    """A set in version 3, an array in version 2."""
+    """Encode a set in version 3, an array in version 2."""
     return array(items) if version == 2 else b"~%d\r\n" % len(items) + b"".join(items)
 
 
 def mapping(pairs: list[tuple[bytes, bytes]], version: int) -> bytes:
-    """A map in version 3, a flat array in version 2; keys and values are replies already."""
+    """Encode a map in version 3, a flat array in version 2; keys and values are encoded replies."""
     head = b"%%%d\r\n" % len(pairs) if version == 3 else array_head(2 * len(pairs))
     return head + b"".join(part for pair in pairs for part in pair)

@@ -1,4 +1,4 @@
-"""Which of a router's decisions are asked for. Pure; must not know Django."""
+"""Filters of routing decisions. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("reason", "worker", "key", "outcome", "session")
 
 
 class DecisionLike(Protocol):
-    """What is looked at of a decision (selectors.Decision)."""
+    """Decision fields used by filters (selectors.RoutingDecision)."""
 
     @property
     def reason(self) -> str: ...
@@ -39,7 +39,7 @@ class DecisionLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
-    """Empty: any."""
+    """Decision filter; empty fields match all."""
 
     reason: str = ""
     worker: str = ""
@@ -49,7 +49,7 @@ class DecisionFilter:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> DecisionFilter:
-        """What is not known is left out: a page's address may be of another version."""
+        """Parse query parameters, ignoring unknown values (URLs of other versions)."""
         found = {name: str(given.get(name, ""))[:200] for name in NAMES}
         if found["outcome"] not in OUTCOMES:
             found["outcome"] = ""
@@ -121,7 +121,7 @@ STRATEGIES = {
 
 
 def label(reason: str) -> str:
-    """A code this console does not know is shown as it is."""
+    """Return the label of a reason, the code itself if unknown."""
     return REASONS.get(reason, (reason, ""))[0]
 
 

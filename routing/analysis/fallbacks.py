@@ -1,6 +1,6 @@
-"""Why kvaware placed a request without its blocks, in words, and when that is too often. Pure.
+"""Reasons of kvaware fallback decisions, and when fallbacks are too frequent. Pure.
 
-The codes are the engine's (`emberline_router_kv_fallbacks_total`). Must not know Django.
+Codes are those of `emberline_router_kv_fallbacks_total`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Over a window, so many requests at least, and more than this share of them.
+# Minimum requests in the window, and the tolerated fallback share.
 FEWEST = 20
 SHARE = 0.5
-# Says nothing of kvaware: it has just begun, or the engine refuses the request as well.
+# Not a kvaware problem: warm-up, or the engine rejects the request as well.
 IGNORED = frozenset({"starting", "bad_request"})
 
 _EVENTS = (
@@ -64,7 +64,7 @@ _REMEDIES = {
     "remote_error": _TOKENS,
     "tokenizer_error": _TOKENS,
 }
-# The request's own form, not the router's or a worker's state.
+# Caused by the request's form, not by router or worker state.
 FORM = frozenset(
     {
         "multimodal",
@@ -84,7 +84,7 @@ def remedy(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FallbackVerdict:
-    """Of some requests: how many could have been placed by their blocks, and were not."""
+    """Requests that could have been placed by blocks but were not."""
 
     requests: int
     fallbacks: Mapping[str, int]
@@ -99,12 +99,11 @@ class FallbackVerdict:
 
     @property
     def main(self) -> str:
-        """The most frequent reason."""
         return max(self.fallbacks, key=lambda reason: self.fallbacks[reason], default="")
 
 
 def judge(requests: int, fallbacks: Mapping[str, int]) -> FallbackVerdict:
-    """`requests` counts all of them, `fallbacks` by reason those placed without their blocks."""
+    """Judge fallbacks; `requests` is the total, `fallbacks` counts by reason."""
     meant = {reason: count for reason, count in fallbacks.items() if reason not in IGNORED}
     ignored = sum(fallbacks.values()) - sum(meant.values())
     return FallbackVerdict(requests - ignored, meant)

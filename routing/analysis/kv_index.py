@@ -1,7 +1,6 @@
-"""What a router's `/index` says of its KV index, read into values. Pure; must not know Django.
+"""Parser of the router's `/index` reply. Pure.
 
-Promises values for every answer, whatever its version: what is not there is None, empty or "",
-and a number of the wrong kind is taken for absent.
+Accepts replies of any version: missing or mistyped values become None, empty or "".
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ NO_SOURCE = "none"
 HIT = "hit"
 _NONE: Mapping[str, int] = MappingProxyType({})
 
-# Turns after which something of a worker's cache was not known for a while.
+# Resync reasons during which part of a worker's cache was unknown.
 LOST = ("gap_lost", "rebuild_useless", "replay_hole", "held_overflow")
 RESTARTS = ("restart_sequence", "restart_replay", "restart_process", "restart_unverified")
 
 
 @dataclass(frozen=True, slots=True)
 class KvSource:
-    """One worker's events (of one rank), or why there are none: then `reason` is not ""."""
+    """KV event source of one worker rank, or the `reason` it has none."""
 
     worker: str
     state: str
@@ -57,7 +56,7 @@ class KvSource:
 
 @dataclass(frozen=True, slots=True)
 class PredictionAccuracy:
-    """Shares of tokens: promised and then missing, reported and not foreseen."""
+    """Shares of tokens: predicted but missing, and reported but not predicted."""
 
     answers: int = 0
     missing: float = 0.0
@@ -68,8 +67,6 @@ class PredictionAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the router's tokens are not a worker's."""
-
     probe: str
     what: str
     fix: str
@@ -77,7 +74,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Requests of the last `window_s` seconds, and those placed without their blocks."""
+    """Requests of the last `window_s` seconds, and their fallbacks."""
 
     window_s: float
     requests: int
@@ -86,8 +83,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Of a prompt of the router's own, sent twice to one worker: whether the second was foreseen
-    and found. `at` is epoch seconds."""
+    """Probe sent twice to a worker: was the second hit predicted and found? `at` is epoch s."""
 
     result: str
     at: float = 0.0
@@ -105,9 +101,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class KvIndex:
-    """`compared`: what the comparison of tokens found, "" if there was none yet. `trust`: what
-    the router does about it. `tiers`: blocks by worker and tier. `skipped`: why a worker's last
-    turn was no probe. `recent` is None where a router does not say."""
+    """`compared`: result of the tokenizer comparison, "" if none yet; `trust`: its effect on
+    routing. `tiers`: blocks by worker and tier. `skipped`: why a worker's last probe was
+    skipped. `recent` is None if not reported.
+    """
 
     telling: bool
     blocks: int
@@ -132,7 +129,7 @@ class KvIndex:
 
 
 def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
-    """None while the router's strategy needs no KV index."""
+    """Parse the reply; None if the strategy uses no KV index."""
     kv = answer.get("kv")
     if not isinstance(kv, Mapping):
         return None

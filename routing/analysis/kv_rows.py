@@ -1,7 +1,6 @@
-"""The KV index as a page shows it: a row for each worker, in words. Pure.
+"""KV index display rows, one per worker. Pure.
 
-Promises a sentence for every state, so that nobody has to know the engine's codes. Must not know
-Django.
+Every state has a description, so that engine codes are not shown.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from routing.analysis.kv_index import NO_SOURCE, KvIndex, KvSource, PredictionAc
 
 TIERS = (("gpu", "Device"), ("l1", "L1"), ("l2", "L2"))
 
-# state -> (word, level, sentence); level: good, busy, bad.
+# state -> (label, level, description); level: good, busy, bad.
 _STATES = {
     "following": ("following", "good", "What its cache holds is known, event by event."),
     "catching_up": ("catching up", "busy", "Events that were missed are being repeated."),
@@ -38,12 +37,12 @@ class TierShare:
     key: str
     label: str
     blocks: int
-    percent: float  # of the largest worker's, so that bars of all workers compare
+    percent: float  # relative to the largest worker, to compare bars
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """`level`: good, busy or bad. `lag_s` None while nothing is followed."""
+    """Worker row; `level` is good, busy or bad. `lag_s` is None without an event source."""
 
     name: str
     state: str
@@ -79,7 +78,6 @@ def rows(index: KvIndex) -> tuple[WorkerRow, ...]:
 
 
 def fallbacks(counts: Mapping[str, int]) -> tuple[FallbackReason, ...]:
-    """The most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(FallbackReason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
 
@@ -121,7 +119,7 @@ def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> Wo
 
 
 def _tiers(index: KvIndex, name: str) -> Mapping[str, int]:
-    """A router which does not tell tiers apart holds what it knows on the device."""
+    """Return tokens per tier; routers that do not separate tiers report device blocks."""
     told = index.tiers.get(name)
     return told if told is not None else {"gpu": sum(s.blocks for s in index.of(name))}
 

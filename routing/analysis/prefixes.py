@@ -1,8 +1,8 @@
-"""The beginnings which prompts share, from the routers' records. Pure; must not know Django.
+"""Shared prompt prefixes from router records. Pure.
 
-A record names the blocks of its prompt by keyed hashes, each of which stands for all before it; so
-a hash is a beginning, and two prompts share it or they do not. Records show the first blocks of a
-long prompt only (routing.engine.observe.decisions), so a longer beginning is told as far as that.
+Records list a prompt's blocks as chained keyed hashes, so a hash identifies the whole prefix.
+Records contain only the first blocks of long prompts (routing.engine.observe.decisions), which
+limits the prefix length.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 FEWEST = 2
 MOST = 20
 _ALIKE = 0.5
-"""A beginning which is part of another one is shown too if at most so large a share goes on."""
+"""A prefix of a listed one is listed too if at most this share of its requests continues alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
-    """`workers`: requests which began so, by the worker that got them. `cached` of `prompt` tokens
-    of these requests were reported as cached; None where no engine said."""
+    """Requests with a common prefix. `workers`: request count per worker. `cached` of `prompt`
+    tokens were reported as cached; None if not reported.
+    """
 
     digest: str
     name: str
@@ -35,7 +36,7 @@ class PrefixGroup:
 
 @dataclass(slots=True)
 class _Node:
-    """A beginning: of how many requests, how long, and how many go on alike (`longest`)."""
+    """Prefix: request count, length and the longest identical continuation (`longest`)."""
 
     depth: int
     parent: str
@@ -44,7 +45,7 @@ class _Node:
 
 
 def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[PrefixGroup]:
-    """Those that most tokens have in common first; a named one is shown however rare it is."""
+    """Return groups by shared tokens, largest first; named ones are always included."""
     prefixes = [[str(digest) for digest in record.get("prefix") or ()] for record in records]
     nodes = _tree(prefixes, names)
     ends = [
@@ -64,13 +65,12 @@ def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> li
 
 
 def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
-    """What the longest beginning of this prompt that has a name is called."""
+    """Return the name of the longest named prefix."""
     return next((names[digest] for digest in reversed(prefix) if digest in names), "")
 
 
 def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
-    """Those of several requests, and those with names. Most blocks are of one request only: of
-    these nothing is made."""
+    """Return prefixes that are named or occur in several requests."""
     counts = Counter(chain.from_iterable(prefixes))
     nodes: dict[str, _Node] = {}
     for prefix in prefixes:
@@ -89,7 +89,7 @@ def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[s
 def _told_already(
     digest: str, node: _Node, taken: Mapping[str, _Node], nodes: Mapping[str, _Node]
 ) -> bool:
-    """Is it the beginning, or a continuation, of one that is shown and about as frequent?"""
+    """Return whether a listed group is a prefix or continuation with similar frequency."""
     for other, shown in taken.items():
         longer, shorter = (other, digest) if shown.depth > node.depth else (digest, other)
         rare, often = sorted((shown.count, node.count))
@@ -107,7 +107,7 @@ def _begins(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
 
 @dataclass(slots=True)
 class _Sum:
-    """Of the requests which begin alike. `prompt` and `cached`: tokens where the engine told."""
+    """Token sums of a group, where the engine reported `prompt` and `cached`."""
 
     tokens: float = 0.0
     prompt: int = 0

@@ -1,9 +1,8 @@
-"""The router's latest requests once more, under each strategy. Pure; must not know Django.
+"""Replay of the latest requests under each strategy. Pure.
 
-Promises the strategies' own code, and one measure for all: a memory of what each worker was sent,
-which tells how many tokens of a prompt the chosen worker had been sent before. Loads are as they
-were when each request came, so it says where requests would go, not how long they would wait. What
-a record does not hold (prefixes, sessions, events of caches) cannot be replayed, and it says so.
+Runs the strategies' own code. All are measured alike: the tokens of a prompt previously sent to the
+chosen worker. Loads are those recorded with each request, so the replay shows placement, not
+queueing. Requests without recorded prefixes, sessions or cache events cannot be replayed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ FEWEST = 5
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """`why_not`: it cannot be told, and the rest means nothing. `known_tokens`: of `tokens`, sent
-    before to the worker which gets them; None where records hold no prefixes."""
+    """Result of one strategy. With `why_not` the other fields are meaningless. `known_tokens`: of
+    `tokens`, those previously sent to the chosen worker; None without recorded prefixes.
+    """
 
     strategy: str
     current: bool = False
@@ -38,7 +38,7 @@ class ReplayOutcome:
     moved: int = 0
     tokens: int = 0
     known_tokens: int | None = None
-    busiest: float = 0.0  # the share of the worker which gets most requests
+    busiest: float = 0.0  # largest worker's share of requests
 
     @property
     def known_share(self) -> float | None:
@@ -50,7 +50,7 @@ class ReplayOutcome:
 
 
 class _Worker:
-    """A worker as it stood, with the turns it took in this replay."""
+    """Recorded worker, with its turns in this replay."""
 
     __slots__ = ("id", "in_flight", "last_pick", "load", "seed", "slot")
 
@@ -71,7 +71,7 @@ class _Request:
 
 
 def compare(records: Sequence[dict[str, Any]], current: str) -> list[ReplayOutcome]:
-    """Each strategy over these records (newest first, as the router gives them)."""
+    """Replay the records (newest first) under each strategy."""
     requests = [found for found in map(_request, reversed(records)) if found is not None]
     chains = any(request.facts.chain for request in requests)
     outcomes = []
@@ -105,7 +105,7 @@ def _policy(strategy: str) -> RoutingPolicy:
 
 
 def _request(record: dict[str, Any]) -> _Request | None:
-    """None for a record which cannot be replayed: never placed, pinned, or of another version."""
+    """Parse a record; None if not replayable (never placed, pinned, other version)."""
     try:
         candidates = [dict(item) for item in record["candidates"]]
         tokens = int(record["prompt_tokens"])
@@ -123,7 +123,7 @@ def _request(record: dict[str, Any]) -> _Request | None:
 
 
 def _load(candidate: dict[str, Any], tokens: int) -> float:
-    """A worker's load when it was compared: its cost without this prompt's part of it."""
+    """Return a worker's load: its cost without this prompt's part."""
     matched = sum(int(value) for value in candidate["matched"].values())
     return max(0.0, float(candidate["score"]) - cost.cost(0.0, max(0, tokens - matched)))
 
@@ -131,7 +131,7 @@ def _load(candidate: dict[str, Any], tokens: int) -> float:
 def _replay(
     strategy: str, policy: RoutingPolicy | None, requests: list[_Request], chains: bool
 ) -> ReplayOutcome:
-    """`policy` None: as it was."""
+    """Replay one strategy; `policy` None keeps the recorded placement."""
     known: dict[str, _Worker] = {}
     memory = PrefixAware(_MEMORY_BLOCKS)
     moved = tokens = told = 0
@@ -159,7 +159,6 @@ def _replay(
 
 
 def _known(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
-    """Tokens of this prompt which the worker was sent before."""
     if not facts.chain:
         return 0
     pick = memory.rank(facts, Fleet((chosen,), []))

@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/prefixes/: the beginnings that prompts share, and their names."""
+"""REST views of /api/v1/endpoints/NAME/prefixes/: shared prompt prefixes and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from routing.api.views import AWAY, RouterUnavailable
 
 
 class PrefixGroupSerializer(serializers.Serializer[Any]):
-    """`digest` is a keyed hash of the beginning; its text is kept nowhere."""
+    """`digest` is a keyed hash of the prefix; its text is not stored."""
 
     digest = serializers.CharField()
     name = serializers.CharField(allow_blank=True)

@@ -1,5 +1,6 @@
-"""/api/v1/endpoints/NAME/routing/, .../explain/ and .../chat/: how its routers stand, where a
-request would go, and one answer through them with what it took."""
+"""REST views of /api/v1/endpoints/NAME/routing/, .../explain/ and .../chat/: routing state, dry
+runs and chat.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ MESSAGES = [{"role": "user", "content": "Tell me a story"}]
 
 
 class WorkerSeenSerializer(serializers.Serializer[Any]):
-    """A worker as the routers see it; of several routers summed up, its state the worst."""
+    """A worker as seen by the routers; with several routers, totals and the worst state."""
 
     id = serializers.CharField()
     url = serializers.CharField()
@@ -41,7 +42,7 @@ class WorkerSeenSerializer(serializers.Serializer[Any]):
 
 
 class StrategySerializer(serializers.Serializer[Any]):
-    """The latest requests under this strategy. `why_not`: it cannot be told, and why."""
+    """Latest requests replayed under this strategy. `why_not`: why it cannot be computed."""
 
     strategy = serializers.CharField()
     current = serializers.BooleanField()
@@ -56,7 +57,7 @@ class StrategySerializer(serializers.Serializer[Any]):
 
 
 class RoutingSerializer(serializers.Serializer[Any]):
-    """`note`: some of several routers did not answer."""
+    """`note`: set if some routers did not respond."""
 
     strategy = serializers.CharField()
     session_key = serializers.CharField()
@@ -134,7 +135,7 @@ class ExplainSerializer(serializers.Serializer[Any]):
 
 
 class ExplainedSerializer(serializers.Serializer[Any]):
-    """One router's word: its `ranking`, or why there is none."""
+    """One router's `ranking`, or the reason there is none."""
 
     error = serializers.CharField(allow_blank=True)
     ranking = serializers.DictField(allow_null=True)
@@ -146,7 +147,7 @@ class ExplanationsSerializer(serializers.Serializer[Any]):
 
 @extend_schema(tags=["routing"])
 class Explain(APIView):
-    write_role = "viewer"  # it is sent to no worker
+    write_role = "viewer"  # no worker receives the request
 
     @extend_schema(
         summary="Where a request would go now",
@@ -207,7 +208,7 @@ class TokensSerializer(serializers.Serializer[Any]):
 
 
 class ChatAnswerSerializer(serializers.Serializer[Any]):
-    """`error` is empty when all went well; times are in seconds, measured by the console."""
+    """`error` is empty on success; times are in seconds, measured by the console."""
 
     text = serializers.CharField(allow_blank=True)
     endpoint = serializers.CharField()

@@ -1,4 +1,4 @@
-"""REST of this room, mounted by console.urls under "/api/v1/"."""
+"""REST URLs, mounted below "/api/v1/"."""
 
 from __future__ import annotations
 

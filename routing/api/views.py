@@ -1,5 +1,4 @@
-"""/api/v1/endpoints/NAME/decisions/, .../kv-index/ and .../doctor/: what the endpoint's router
-decided, what it knows of its workers' caches, and whether it can decide well."""
+"""REST views of an endpoint's decisions, KV index and doctor."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ _FILTERS = [
 
 
 class DecisionsSerializer(serializers.Serializer[Any]):
-    """The router's own records; prefixes and sessions are keyed hashes, never text."""
+    """The router's records; prefixes and sessions are keyed hashes, never text."""
 
     decisions = serializers.ListField(child=serializers.DictField())
 
@@ -92,8 +91,9 @@ class OneDecision(APIView):
 
 
 class KvIndexSerializer(serializers.Serializer[Any]):
-    """`kv` is the router's own record, null while its strategy follows no cache. `stale`: why
-    there is no newer one than that of `at`, "" if it is fresh."""
+    """`kv` is the router's record, null if its strategy uses no KV index. `stale`: why the data of
+    `at` is not current, "" if it is.
+    """
 
     strategy = serializers.CharField(allow_blank=True)
     at = serializers.DateTimeField()
@@ -118,7 +118,7 @@ class KvIndex(APIView):
 
 
 class FindingSerializer(serializers.Serializer[Any]):
-    """`code` is stable; `fix` says what to do."""
+    """`code` is stable; `fix` states the remedy."""
 
     code = serializers.CharField()
     severity = serializers.ChoiceField([str(one) for one in Severity])
@@ -129,7 +129,7 @@ class FindingSerializer(serializers.Serializer[Any]):
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """`why` a skipped check could not be made."""
+    """`why`: the reason a check was skipped."""
 
     code = serializers.CharField()
     title = serializers.CharField()

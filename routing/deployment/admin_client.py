@@ -1,7 +1,6 @@
-"""Asks a router's admin port, with a deadline.
+"""Client of the router's admin port.
 
-Promises an answer or a `RouterSilent` with a sentence for people; never another exception, never
-a wait beyond the deadline. Must not know Django.
+Returns a reply or raises `RouterSilent` within the deadline, nothing else.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from console.core.fetch import TooLargeError, fetch
 from routing.analysis.kv_index import KvIndex, read_index
 
 DEADLINE_S = 2.0
-AT_ONCE = 50  # decisions; their hashes take a router some 10 ms
+AT_ONCE = 50  # decisions per request; their hashes take a router about 10 ms
 _MAX_BYTES = 16 * 1024**2
 
 
 class RouterSilent(Exception):
-    """The router could not be asked; the text says why. `code` is stable."""
+    """The router did not respond; the message states why. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +32,7 @@ class RouterSilent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RouterWorker:
-    """A worker as the router sees it. `state` is up, down or draining."""
+    """Worker as seen by the router. `state` is up, down or draining."""
 
     id: str
     url: str
@@ -42,8 +41,8 @@ class RouterWorker:
     served: int
     failures: int
     last_error: str
-    in_flight_tokens: int = 0  # the work it has, as strategies weigh it (policies.cost.load)
-    cache_tokens: int = 0  # what its cache holds at most; 0: it did not say
+    in_flight_tokens: int = 0  # load as weighed by strategies (policies.cost.load)
+    cache_tokens: int = 0  # cache capacity; 0: not reported
     circuit: str = ""
     slow_start: bool = False
     failed_requests: int = 0  # requests that ended in an error here; `failures` counts attempts
@@ -53,7 +52,7 @@ _STATES = ("up", "draining", "down")
 
 
 def workers_together(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
-    """One row for each worker from what several routers say of it. Pure."""
+    """Merge the reports of several routers into one row per worker. Pure."""
     found: dict[str, RouterWorker] = {}
     for worker in (worker for one in told for worker in one):
         before = found.get(worker.id)
@@ -78,8 +77,7 @@ def _rank(state: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunningConfig:
-    """What the router works with. `keys` as `show_key` writes each, None: it is open to all.
-    `refused`: why it did not take over a newer file, "" if it did."""
+    """Active configuration; `keys` None: open. `refused`: why a newer file was rejected."""
 
     strategy: str
     session_key: str
@@ -112,7 +110,6 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
 
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
-    """What the router works with now."""
     data = page(admin_url, "/config", deadline_s)
     shown = data.get("config")
     if not isinstance(shown, dict):
@@ -129,8 +126,7 @@ def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
 def decisions(
     admin_url: str, limit: int, deadline_s: float | None = None, *, brief: bool = False
 ) -> list[dict[str, Any]]:
-    """Newest first; `brief` ones without prefixes and candidates. A router shows a record slowly,
-    and its callers wait meanwhile: it is asked for a few at a time."""
+    """Return newest decisions in small pages (`brief`: no candidates), as they cost router time."""
     step = limit if brief else AT_ONCE
     found: dict[str, dict[str, Any]] = {}
     while len(found) < limit:
@@ -148,7 +144,7 @@ def decisions(
 
 
 def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
-    """None when the router does not (or no longer) know it."""
+    """Return the decision, None if the router does not have it."""
     try:
         return page(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
     except RouterSilent as error:
@@ -166,20 +162,21 @@ def explain(
     key: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The ranking of workers for a request (its JSON body and headers), which is not sent; by
-    another strategy than the one in force, where the router can say; as if it came with `key`."""
+    """Return the worker ranking for a request (JSON body and headers) without sending it.
+
+    Optionally by another strategy that the router can evaluate, or as if sent with `key`.
+    """
     wanted = {name: value for name, value in (("strategy", strategy), ("key", key)) if value}
     path = f"/explain?{urlencode(wanted)}" if wanted else "/explain"
     return _call("POST", admin_url, path, deadline_s, body, headers)
 
 
 def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
-    """What it knows of its workers' caches; None while its strategy needs no such thing."""
+    """Return the KV index; None if the strategy uses none."""
     return read_index(page(admin_url, "/index", deadline_s))
 
 
 def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
-    """What each key has used since the router's process began, as its /usage says it."""
     found = page(admin_url, "/usage", deadline_s)
     if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
         raise _odd()
@@ -192,13 +189,12 @@ def tell_budgets(
     budgets: Mapping[str, Mapping[str, float]],
     deadline_s: float | None = None,
 ) -> None:
-    """What is left of keys' budgets, for the router's process of this instance."""
+    """Send the remaining budgets of keys to the router process `instance`."""
     told = {"instance": instance, "keys": budgets}
     _call("POST", admin_url, "/budgets", deadline_s, told)
 
 
 def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
-    """The object at this path of the admin port."""
     return _call("GET", admin_url, path, deadline_s)
 
 
@@ -245,7 +241,7 @@ def _call(
 
 
 def _refusal(status: int, content: bytes) -> str:
-    """The router's own sentence, if it gave one."""
+    """Return the router's error message, if any."""
     try:
         return f"The router said: {json.loads(content)['error']['message']}"[:500]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,7 @@
-"""From an endpoint and its workers to the two files its router reads. Pure.
+"""Compiler of an endpoint and its workers to the router's two files. Pure.
 
-Promises that what comes out has been accepted by the router's own parser, so that a file it would
-refuse is never published. Must not know Django, provisioners or where the files will lie: `listen`
-and `admin` hold the provisioner's placeholders.
+The output is validated with the router's own parser, so that a file it would reject is never
+published. `listen` and `admin` contain the provisioner's placeholders.
 """
 
 from __future__ import annotations
@@ -24,14 +23,17 @@ HTTP_PORT = "http"
 ADMIN_PORT = "admin"
 CONFIG_FILE = "router.json"
 KEYS_FILE = "keys.json"
-CONSOLE = "console"  # the id of the console's own key, which an endpoint always has
+CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
 def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
-    """Every worker with an address, ready or not: whether it serves is the router's to find out,
-    and one that comes back must not wait for the console. Raises PermanentError if refused."""
+    """Compile the configuration with every addressed worker, ready or not; raise PermanentError if
+    invalid.
+
+    The router checks readiness itself, so that a returning worker need not wait for the console.
+    """
     routing = endpoint.spec.routing
     config: dict[str, Any] = {
         "endpoint": endpoint.name,
@@ -52,7 +54,7 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
 
 
 def _where_workers_are(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
-    """On a cluster routers look for themselves: a pod that ends is known there first."""
+    """Return the worker list, or discovery on a cluster, where routers notice ending pods first."""
     if endpoint.spec.on_cluster:
         found: dict[str, Any] = {"discovery": _discovery(endpoint)}
         limits = _admission(endpoint.spec)
@@ -67,18 +69,18 @@ def _where_workers_are(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
 
 
 def worker_service(endpoint: str) -> str:
-    """The headless Service whose EndpointSlices list the workers."""
+    """Return the headless Service whose EndpointSlices list the workers."""
     return f"{workload_name(endpoint)}-pods"
 
 
 def _discovery(endpoint: EndpointFacts) -> dict[str, Any]:
-    """In the router's configuration, in place of a list of workers."""
+    """Return the discovery section, used instead of a worker list."""
     service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
     return {"endpointslices": [service]}
 
 
 def _admission(spec: EndpointSpec) -> dict[str, Any]:
-    """Limits of each worker, shared among the routers, none of which sees another's requests."""
+    """Divide the limits per worker among the routers, which do not see each other's requests."""
     limits, routers = spec.limits, max(spec.router.replicas, 1)
     found: dict[str, Any] = {}
     if limits.max_concurrent:
@@ -89,7 +91,7 @@ def _admission(spec: EndpointSpec) -> dict[str, Any]:
 
 
 def _channels(worker: WorkerFacts) -> dict[str, str]:
-    """Where it tells what its cache holds; published for every strategy, since one may change."""
+    """Return the KV event addresses; published for every strategy, since it may change."""
     return {
         field: worker.channels[channel]
         for field, channel in (("kv_events", KV_EVENTS), ("kv_replay", KV_REPLAY))
@@ -98,7 +100,7 @@ def _channels(worker: WorkerFacts) -> dict[str, str]:
 
 
 def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
-    """Hashes only. An endpoint without keys lets nobody in."""
+    """Compile the key file with hashes only. An endpoint without keys rejects everyone."""
     spec = endpoint.spec
     routers = max(spec.router.replicas, 1) if spec.on_cluster else 1
     ordered = sorted(endpoint.keys, key=lambda key: (key.id, key.sha256))
@@ -111,7 +113,7 @@ def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
 
 
 def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
-    """What is as the router has it by itself is left out."""
+    """Return a key's entry; the router's defaults are omitted."""
     terms = key.terms
     entry: dict[str, Any] = {"id": key.id, "sha256": key.sha256, "pin": key.pin}
     if terms.control:
@@ -131,7 +133,7 @@ def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
 
 
 def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
-    """Shared among the routers, none of which sees another's requests."""
+    """Divide the limits among the routers, which do not see each other's requests."""
     wanted = {
         "max_in_flight": terms.max_in_flight,
         "requests_per_minute": terms.requests_per_minute,
@@ -144,20 +146,22 @@ def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
 
 
 def hash_key(keys: dict[str, Any]) -> str:
-    """What an endpoint's routers hash prompts with, so that they all show one prefix under one
-    name, and the same after a restart. Made of the hash of the console's own key, which nobody
-    outside has and which stays as long as the endpoint does."""
+    """Return the key for prompt hashes, shared by an endpoint's routers and stable across restarts.
+
+    Derived from the hash of the console's own key, which is private and lives as long as the
+    endpoint.
+    """
     first = min((str(key["sha256"]) for key in keys["keys"] if key["id"] == CONSOLE), default="")
     return hashlib.sha256(f"prefixes of {first}".encode()).hexdigest()
 
 
 def as_text(data: dict[str, Any]) -> str:
-    """The same facts give the same bytes, so that an unchanged file is not written again."""
+    """Serialize deterministically, so that an unchanged file is not rewritten."""
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
 def _check(config: dict[str, Any]) -> None:
-    """Ask the router's parser. Keys are checked by themselves: their file does not exist yet."""
+    """Validate with the router's parser; keys separately, since their file does not exist yet."""
     try:
         parse({**config, **_SAMPLE, "api_keys_file": ""}, Path("/"))
     except ConfigError as error:

@@ -1,10 +1,8 @@
-"""The router's part in an endpoint's life: applied, observed and asked on every pass.
+"""Router component of an endpoint: applied, observed and queried on every pass.
 
-Promises that "ready" is the router's own word: it answers, it works with the strategy that is
-wanted, it knows exactly the workers it was given, and it reports every ready one as up; on a
-cluster, of every router. A kvaware router which places most requests by a guess is ready and
-impaired: it serves, and nobody would notice. Short: a few questions with a deadline each. Must not
-know how an endpoint becomes Ready.
+The router is ready when every router responds with the intended strategy and exactly the given
+workers, and reports each ready worker as up. A kvaware router that places most requests by fallback
+is ready but impaired. Every request has a deadline.
 """
 
 from __future__ import annotations
@@ -34,15 +32,15 @@ from routing.deployment.workload import SERVICE_PORT, in_pods, router_spec, work
 from routing.engine.config import parse_keys, show_key
 
 ASK_DEADLINE_S = 1.5
-SETTLED_S = 30.0  # after its start, or the change to kvaware; until then the router is learning
-KEYS_PATIENCE_S = 15.0  # a router which serves may take so long to know a new or a revoked key
+SETTLED_S = 30.0  # KV index warm-up after a start or a change to kvaware
+KEYS_PATIENCE_S = 15.0  # time a serving router may take to load changed keys
 _DAY_S = 86_400.0
 KVAWARE = "kvaware"
 ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
-    """`provisioner` gives that of the endpoint's cluster; `image` is what routers run in there."""
+    """`provisioner` returns that of the endpoint's cluster; `image` is the router image there."""
 
     name = "router"
 
@@ -65,7 +63,7 @@ class RouterComponent:
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)
-        # While pods are replaced the old ones serve too, and read the same files.
+        # Pods being replaced still serve and read the same files.
         serving = seen.ready() if provisioner.rolls else seen.ready(spec.spec_hash)
         count = (seen.wanted or spec.replicas) if provisioner.rolls else 1
         if len(serving) < count:
@@ -101,17 +99,19 @@ class RouterComponent:
         judged = judge(wanted, running, workers, known, url, admin_url)
         if judged.ready:
             judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
-        # A router that died and came back between two looks is told by its process.
+        # A restart between two passes is detected by the process id.
         return replace(judged, facts={**judged.facts, **process})
 
     def _bears_with(self, wanted: RouterRequirements, running: RunningConfig, router: str) -> bool:
-        """Keys come and go while an endpoint serves: that a router reads them only now is no word
-        on how the endpoint stands, unless it does not come to an end."""
+        """Return whether to ignore that the router has not loaded changed keys yet.
+
+        Keys change while an endpoint serves; only a lasting difference affects its status.
+        """
         now = time.monotonic()
         if wanted.same_keys(running) or running.keys is None:
             self._keys_differ_since.pop(router, None)
             return False
-        if router not in self._keys_differ_since:  # of routers which went before they agreed
+        if router not in self._keys_differ_since:  # drop removed routers
             kept = self._keys_differ_since.items()
             self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
         since = self._keys_differ_since.setdefault(router, now)
@@ -127,7 +127,7 @@ class RouterComponent:
 
 
 def _together(judged: list[ComponentStatus]) -> ComponentStatus:
-    """The routers as one: as bad as the worst of them, and what is in flight at each summed up."""
+    """Combine the routers' statuses: the worst one, with in-flight totals per worker."""
     if len(judged) == 1:
         return judged[0]
     worst = next((one for one in judged if not one.ready), None)
@@ -155,20 +155,16 @@ _STATES = ("up", "draining", "down")
 
 
 def _service_url(endpoint: EndpointFacts) -> str:
-    """The name by which everybody in the cluster reaches the routers."""
     return f"http://{workload_name(endpoint.name)}.{endpoint.cluster_namespace}.svc:{SERVICE_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
 class RouterRequirements:
-    """The files as published."""
-
     config: dict[str, Any]
     keys: dict[str, Any]
 
     def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
-        """Exactly these workers at these addresses (unless it finds them itself), this strategy,
-        these keys."""
+        """Return whether the router uses these workers (unless discovered), strategy and keys."""
         given = self.config.get("workers")
         workers = {(w["id"], w["url"]) for w in given or ()}
         return (
@@ -179,14 +175,14 @@ class RouterRequirements:
         )
 
     def same_keys(self, running: RunningConfig) -> bool:
-        """The same ids, secrets, rights and limits: a limit that is not taken over yet is none."""
+        """Compare ids, secrets, rights and limits: a limit not yet loaded is not enforced."""
         if running.keys is None:
             return False
         known = map(dict, running.keys)
         return sorted(self.shown_keys(), key=_by_id) == sorted(known, key=_by_id)
 
     def shown_keys(self) -> tuple[dict[str, Any], ...]:
-        """As a router shows them."""
+        """Return the keys in the router's output format."""
         return tuple(show_key(key) for key in parse_keys(self.keys))
 
 
@@ -202,7 +198,7 @@ def judge(
     url: str,
     admin_url: str,
 ) -> ComponentStatus:
-    """How the router stands, from what it was told and what it says. Pure."""
+    """Return the router's status from its files and its replies. Pure."""
     facts = {
         "workers": {w.id: {"state": w.state, "in_flight": w.in_flight} for w in known},
         "strategy": running.strategy,
@@ -229,7 +225,7 @@ def judge(
 
 
 def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment | None:
-    """None too where the router does not say: it is asked again in the next pass."""
+    """Return the impairment; None without a reply, since the next pass retries."""
     if running.strategy != KVAWARE:
         return None
     try:
@@ -240,8 +236,7 @@ def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment |
 
 
 def impairment(name: str, recent: Recent) -> Impairment | None:
-    """Of the last minutes' requests. Pure. Gone as soon as most are placed by their blocks again,
-    or there are too few of them to say."""
+    """Judge recent requests; None once most are placed by blocks again, or too few remain."""
     verdict = fallbacks.judge(recent.requests, recent.fallbacks)
     if recent.window_s < SETTLED_S or not verdict.too_often:
         return None

@@ -1,6 +1,6 @@
-"""One question to every router of an endpoint at once. Must not know Django.
+"""Concurrent requests to all routers of an endpoint.
 
-Promises one word from each, its answer or why there is none, within the time one of them may take.
+Each router yields one reply or error, within the time limit of a single one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class RouterReply(Generic[T]):
-    """What one router said: `answer`, or `error` (and then no answer)."""
+    """Reply of one router: `answer`, or `error` without an answer."""
 
     url: str
     answer: T | None = None
@@ -26,7 +26,7 @@ class RouterReply(Generic[T]):
 
 
 def each(urls: Sequence[str], question: Callable[[str], T]) -> list[RouterReply[T]]:
-    """In the order of `urls`. `question` gets a router's admin URL and may raise RouterSilent."""
+    """Return replies in the order of `urls`; `question` may raise RouterSilent."""
     if len(urls) == 1:
         return [_word(urls[0], question)]
     if not urls:
@@ -43,7 +43,7 @@ def _word(url: str, question: Callable[[str], T]) -> RouterReply[T]:
 
 
 def silent(words: Sequence[RouterReply[T]]) -> str:
-    """Why what is shown is not all of it: "" when every router has answered."""
+    """Return why the result is incomplete: "" if every router responded."""
     bad = [word for word in words if word.error]
     if not bad:
         return ""

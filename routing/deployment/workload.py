@@ -1,7 +1,7 @@
-"""An endpoint's routers on a cluster: pods, and what is around them. Pure; must not know Django.
+"""Kubernetes workload of an endpoint's routers: pods and related objects. Pure.
 
-Promises that routers find workers by themselves, with an account which may read just that; that
-the keys' hashes lie in a Secret; and that one router may always go while another serves.
+Routers discover workers with a service account limited to that; key hashes are in a Secret; one
+router may be down while another serves.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from routing.deployment.compiler import (
 
 _SECRET = (KEYS_FILE, HASH_KEY_FILE)
 SERVICE_PORT = 8080
-"""Of the routers' Service: the number their pods have, too."""
-# Until every load balancer and kube-proxy has noticed that a router ends.
+"""Port of the routers' Service and of their pods."""
+# Seconds for load balancers and kube-proxy to notice a terminating router.
 _DRAIN_S = 10
 _STARTUP_S = 120
 _CPU_PERCENT = 70
-"""Of the one core that a router can use."""
+"""Target utilization of the single core a router can use."""
 
 
 def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
@@ -65,7 +65,7 @@ def _around(endpoint: EndpointFacts) -> Around:
     monitoring = wanted.monitoring
     scraped = (Scrape(ADMIN_PORT, interval_s=monitoring.interval_s),)
     return Around(
-        # Keys are what keeps strangers out of the data port; nothing does at the other.
+        # The data port is protected by keys, the admin port by nothing else.
         reach={HTTP_PORT: (), ADMIN_PORT: (Peer(CONSOLE), Peer(PROMETHEUS))},
         watches_services=(worker_service(endpoint.name),),
         scrape=scraped if monitoring.enabled else (),
@@ -79,7 +79,8 @@ def _autoscale(wanted: EndpointSpec) -> Autoscale | None:
     router = wanted.router
     if router.max_replicas <= router.replicas:
         return None
-    # Kubernetes counts per cent of the request; what is scarce is the core, or the limit below it.
+    # Kubernetes scales on percent of the request; the scarce resource is the core, or the limit
+    # below it.
     most = min(1.0, router.cpu_limit or 1.0)
     percent = round(_CPU_PERCENT * most / router.cpus)
     return Autoscale(router.replicas, router.max_replicas, cpu_percent=max(1, percent))
@@ -102,7 +103,7 @@ def _exposure(wanted: EndpointSpec) -> Exposure | None:
     )
 
 
-# The router lets running requests end for 30 s; a little more, so that it is never killed first.
+# Slightly above the router's 30 s drain, so that it is never killed first.
 _STOP_GRACE_S = 35
 _MEMORY_BYTES = 512 * 1024**2
 
@@ -120,9 +121,9 @@ def router_spec(
         role="router",
         argv=(python, "-m", "routing.engine", "--config", f"{{dir}}/{CONFIG_FILE}"),
         ports=(HTTP_PORT, ADMIN_PORT),
-        # That it answers, not that a worker is up: a paused endpoint's router is well.
+        # Tests the router only, not workers: a paused endpoint's router is healthy.
         probe=Probe(path="/healthz", port=ADMIN_PORT),
-        # Keys first: the router reads them when it reads the configuration.
+        # Keys first: the router reads them with the configuration.
         live_files=(
             FileSpec(KEYS_FILE, as_text(keys)),
             FileSpec(HASH_KEY_FILE, hash_key(keys)),

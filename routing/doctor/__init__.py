@@ -1,5 +1,5 @@
-"""Checks of everything by which kvaware can quietly miss, each with what to do about it.
+"""Routing doctor: read-only checks of causes of KV-aware routing misses, each with a fix.
 
-`gather` asks, `checks` judge, `examine` puts both together; nobody here changes anything. Must not
-know Django: it works as well beside a router that no console has made (`python -m routing.doctor`).
+`inspection` gathers facts, `checks` evaluate them, `examination` combines both. Also runs
+standalone against any router (`python -m routing.doctor`).
 """

@@ -1,6 +1,6 @@
-"""`python -m routing.doctor --admin URL`: the doctor for a router that no console has made.
+"""Command line doctor for any router: `python -m routing.doctor --admin URL`.
 
-Exit codes: 0 nothing that must be mended, 1 warnings, 2 errors (or a bad argument).
+Exit codes: 0 no problems, 1 warnings, 2 errors or invalid arguments.
 """
 
 from __future__ import annotations

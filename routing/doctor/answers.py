@@ -1,6 +1,6 @@
-"""Answers of workers and of a router, read into facts. Pure.
+"""Parsing of worker and router responses into facts. Pure.
 
-Promises that an answer of another shape is an error with a sentence, never an exception.
+An unexpected response becomes an error text, never an exception.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from routing.doctor.facts import (
 
 T = TypeVar("T")
 
-# What reading an answer of another shape raises.
+# Exceptions raised while parsing an unexpected response.
 ODD = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _OFFLOAD = "vllm:kv_offload_"
-_LONGEST = 200  # of what somebody else wrote, in a sentence of ours
+_LONGEST = 200  # maximum characters quoted from a response
 
 
 def understood(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
-    """`read` applied to an answer of 200; anything else is said in words."""
+    """Apply `read` to a 200 response; convert anything else to an error text."""
     if said.found is None:
         return Statement(error=said.error, status=said.status)
     if said.status != 200:

@@ -1,4 +1,4 @@
-"""Ask, then judge: the one call for pages, REST and the command line."""
+"""Routing doctor entry point for pages, REST and the command line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ def examine(
     workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
 ) -> Examination:
-    """Ends within the limits, whoever does not answer."""
+    """Gather facts within the limits and run every check."""
     return judge(gather(endpoint, admin_url, workers, limits))
 
 
 def judge(facts: FleetFacts) -> Examination:
-    """Every check on these facts."""
     return Examination(
         endpoint=facts.endpoint,
         strategy=facts.router.strategy,
@@ -48,7 +47,6 @@ def text(found: Examination) -> str:
 
 
 def summary(found: Examination) -> str:
-    """One line: what was looked at, and what came of it."""
     counts = {one: sum(f.severity is one for f in found.findings) for one in Severity}
     if any(counts.values()):
         words = [

@@ -1,4 +1,4 @@
-"""What was learnt of a router and its workers, before anybody judges it. Pure values."""
+"""Facts about a router and its workers. Pure values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Statement(Generic[T]):
-    """An answer. `found` is None where there was no usable one; then `error` is a sentence.
-    `status` is HTTP's, 0 where nothing answered."""
+    """Result of one request. `found` is None without a usable response; `error` then states why.
+    `status` is HTTP's, 0 without a response.
+    """
 
     found: T | None = None
     error: str = ""
@@ -22,7 +23,7 @@ class Statement(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`root`: what was loaded, whatever it is called; adapters have a `parent`."""
+    """Served model; `root` is the loaded one, whatever its name; adapters have a `parent`."""
 
     id: str
     root: str
@@ -32,8 +33,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """vllm:cache_config_info; "" where this version does not tell. `offloads`: it has tiers
-    beyond its own device. `engine`: it has any of vLLM's metrics."""
+    """vllm:cache_config_info; "" where this version lacks a label. `offloads`: has tiers beyond the
+    device. `engine`: exports vLLM metrics.
+    """
 
     engine: bool
     block_size: str = ""
@@ -44,7 +46,7 @@ class CacheConfig:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """One rank of /kv_event_sources, as the worker has it."""
+    """One rank of /kv_event_sources, as reported by the worker."""
 
     rank: str
     enabled: bool
@@ -55,7 +57,7 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker as we see it. `tokens`: ids by probe, None where the worker refuses the probe."""
+    """Facts about one worker. `tokens`: ids by probe, None where the worker rejects it."""
 
     name: str
     url: str
@@ -72,8 +74,6 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RoutingFacts:
-    """A worker as the router has it."""
-
     name: str
     url: str
     state: str
@@ -82,7 +82,7 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlacementFacts:
-    """One decision, as far as it matters here. `fallback`: why it was placed without its blocks."""
+    """Facts of one decision. `fallback`: why it was placed without block matches."""
 
     time: float
     reason: str
@@ -94,8 +94,9 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """`error`: why the router told nothing, "" if it did. `kv` is None while its strategy needs no
-    KV index, or where it did not say; `decisions` are the newest first."""
+    """`error` is "" if it responded. `kv` is None if its strategy uses no KV index or it did not
+    report one; `decisions` are newest first.
+    """
 
     error: str = ""
     strategy: str = ""
@@ -110,8 +111,9 @@ class RouterFacts:
 
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
-    """`workers`: those we were told of, and those only the router knows. `wanted`: names the router
-    should know; None where nobody said."""
+    """Facts about an endpoint. `workers` includes those only the router knows. `wanted`: names the
+    router should have; None if unknown.
+    """
 
     endpoint: str
     router: RouterFacts

@@ -1,7 +1,6 @@
-"""What an examination says: of each check whether it passed, found something or could not be made.
+"""Doctor checks and findings: passed, failed or skipped.
 
-Promises stable codes (the API, alerts and people's scripts know them), and that a check which could
-not be made is never counted as passed. Pure.
+Codes are stable (used by API, alerts and scripts); skipped checks never count as passed. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from routing.doctor.facts import FleetFacts
 
 
 class Severity(StrEnum):
-    """`error`: it does not work. `warning`: it works worse. `info`: worth knowing, nothing more."""
+    """`error`: broken. `warning`: degraded. `info`: no action needed."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,8 +32,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """`what` is wrong, in a sentence; `evidence`: what was seen, a line each; `fix`: what to do.
-    `code` is its check's, set when it is found."""
+    """Problem found by a check, with `evidence` lines and `fix`; `code` is the check's."""
 
     severity: Severity
     what: str
@@ -56,8 +54,9 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """`skip` says why the check cannot be made with these facts, "" if it can. `kv`: it matters to
-    kvaware alone, and is worth no more than a note while another strategy is in force."""
+    """One check. `skip` returns why it cannot run, "" if it can. `kv` checks matter to kvaware only
+    and are reduced to info under other strategies.
+    """
 
     code: str
     title: str
@@ -91,7 +90,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """`seconds`: how long the questions took."""
+    """Results of all checks; `seconds` is the time spent gathering facts."""
 
     endpoint: str
     strategy: str
@@ -101,7 +100,7 @@ class Examination:
 
     @property
     def findings(self) -> tuple[DoctorFinding, ...]:
-        """The worst first."""
+        """Return findings, most severe first."""
         found = [finding for outcome in self.outcomes for finding in outcome.findings]
         return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
@@ -119,11 +118,10 @@ class Examination:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing that must be mended. 1: warnings. 2: errors."""
+        """Return 0 without problems, 1 for warnings, 2 for errors."""
         return {Severity.ERROR: 2, Severity.WARNING: 1}.get(self.worst or Severity.INFO, 0)
 
     def data(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "endpoint": self.endpoint,
             "strategy": self.strategy,
@@ -139,7 +137,7 @@ class Examination:
 
 
 def groups(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Names which share a value, the largest group first; of equal ones, the first seen."""
+    """Yield (value, names) groups, largest first, ties in order of appearance."""
     found: dict[Any, list[str]] = {}
     for name, value in values:
         found.setdefault(value, []).append(name)

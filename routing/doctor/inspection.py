@@ -1,8 +1,7 @@
-"""Asks a router and its workers what the checks need to know.
+"""Collection of facts for the checks from a router and its workers.
 
-Promises an end within the deadline however many do not answer, that nothing is changed and no
-model computes (the only question with a prompt is /tokenize, with texts of our own), and facts
-whatever happens: what could not be learnt says why. Must not know what the answers mean.
+Ends within the deadline even if nothing responds, changes nothing and triggers no inference (the
+only prompts sent are fixed texts, to /tokenize). A missing fact has an error text.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PLAIN, CHAT = "a plain text", "a chat"
 
 _SYSTEM = {"role": "system", "content": "Be brief."}
 _USER = {"role": "user", "content": "Naïve 你好, it's  1234567?"}
-# By name, what is sent to /tokenize beside the model.
+# Probe name -> /tokenize body, without the model.
 PROBES: Mapping[str, Mapping[str, Any]] = {
     PLAIN: {"prompt": _USER["content"]},
     CHAT: {"messages": [_SYSTEM, _USER]},
@@ -43,7 +42,7 @@ DECISIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds, for one question and for all of them."""
+    """Timeouts in seconds: per request, and in total."""
 
     question_s: float = 2.0
     all_s: float = 8.0
@@ -51,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class NamedWorker:
-    """A worker somebody told us of. `leaving`: the router may have forgotten it already."""
+    """Known worker. `leaving`: the router may have removed it already."""
 
     name: str
     url: str
@@ -64,7 +63,7 @@ def gather(
     workers: Iterable[NamedWorker] | None = None,
     limits: Limits | None = None,
 ) -> FleetFacts:
-    """`workers` None: whichever the router knows."""
+    """Gather facts; `workers` None uses those known to the router."""
     limits = limits or Limits()
     begun = time.monotonic()
     end = begun + limits.all_s
@@ -79,7 +78,7 @@ def gather(
         }
         found = tuple(_in_time(name, named[name], asked[name], end) for name in named)
     finally:
-        # Who is still asked answers nobody; each thread ends by its own deadline.
+        # Late requests are ignored; each thread ends by its own deadline.
         pool.shutdown(wait=False, cancel_futures=True)
     wanted = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
     return FleetFacts(
@@ -91,8 +90,6 @@ def gather(
         seconds=time.monotonic() - begun,
     )
 
-
-# -- the router
 
 _WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
 _DECISIONS = f"/decisions?limit={DECISIONS}"
@@ -136,11 +133,8 @@ def _understood(page: Statement[dict[str, Any]], reader: Callable[[Any], T]) -> 
         return Statement(error="The router's answer is of another version than this doctor.")
 
 
-# -- the workers
-
-
 def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
-    """One after the other: a worker is not hurried by who only wants to look at it."""
+    """Query one worker sequentially, to limit the load on it."""
 
     def ask(path: str, reader: Callable[[bytes], T], body: Any = None) -> Statement[T]:
         left = min(deadline_s, end - time.monotonic())
@@ -151,7 +145,7 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
         return answers.understood(said, path, reader)
 
     version = ask("/version", answers.version)
-    if not version.status:  # nobody is there: the others would only wait as long
+    if not version.status:  # unreachable: further requests would time out too
         return _silent(name, url, version.error)
     models = ask("/v1/models", answers.models)
     facts = WorkerFacts(
@@ -189,9 +183,6 @@ def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Statemen
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Statement(error=f"cannot be reached ({type(error).__name__})")
     return Statement(content, status=status)
-
-
-# -- waiting
 
 
 def _wait(future: Future[Statement[T]], end: float) -> Statement[T]:

@@ -1,6 +1,6 @@
-"""What a page which watches decisions is told: rows that are new or have changed, as HTML.
+"""Server-sent events with new and changed routing decisions.
 
-Promises one question to the routers for each look, and a bounded memory of what was told.
+One router request per poll, and a bounded record of sent rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ Tell = Callable[[str, list[RoutingDecision]], dict[str, Any]]
 
 
 class DecisionStream:
-    """One reader of one endpoint's decisions. `look` is called about once a second; of more than
-    `limit` requests in that time it tells the newest. `tell` says decisions as an event's data."""
+    """One reader of an endpoint's decisions.
+
+    `look` is called about once a second and sends at most the newest `limit` decisions. `tell`
+    renders decisions as event data.
+    """
 
     def __init__(
         self, name: str, wanted: DecisionFilter, limit: int, tell: Tell | None = None
@@ -32,14 +35,14 @@ class DecisionStream:
         self._wanted = wanted
         self._limit = limit
         self._tell = tell or rows
-        self._told: dict[str, str] = {}  # decision id: its stamp
+        self._told: dict[str, str] = {}  # decision id -> stamp
         self._event = ServerSentEvent()
         self._count = 0
-        self._silent = False  # the routers did not answer, and the reader was told
-        self._mark = secrets.token_hex(4)  # ids of one connection are no other's
+        self._silent = False  # the routers do not respond, and the reader was notified
+        self._mark = secrets.token_hex(4)  # makes event ids unique per connection
 
     def look(self) -> ServerSentEvent | None:
-        """The same event as before where there is no news; None once the endpoint is gone."""
+        """Return the event, the previous one if unchanged, None if the endpoint is gone."""
         try:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
@@ -64,17 +67,16 @@ class DecisionStream:
 
 
 def rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
-    """For the page."""
     return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
 
 
 def records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
-    """For programs: as a GET has them."""
+    """Render decisions for programs, as in GET responses."""
     return {"decisions": [one.raw for one in news]}
 
 
 def _stamp(decision: RoutingDecision) -> str:
-    """Changes when its row does."""
+    """Return a value that changes with the row."""
     return f"{decision.status} {decision.ttft_s} {decision.cached_tokens} {decision.reason}"
 
 

@@ -1,4 +1,4 @@
-"""The strategy of one endpoint: what each would do with its latest requests, and the switch."""
+"""Strategy page of an endpoint: comparison by replay, and the switch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _switch(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def explain(request: HttpRequest, name: str) -> HttpResponse:
-    """It reaches no worker, so every role may ask."""
+    """Show a dry run. Reaches no worker, so every role may call it."""
     found = endpoint_or_404(name)
     typed = request.POST.get("prompt", "")
     chosen = request.POST.get("strategy", "")

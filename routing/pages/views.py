@@ -1,4 +1,4 @@
-"""Pages about routing: which router serves what, its recent decisions, and why one was made."""
+"""Routing pages: endpoints, decisions, KV index and doctor."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    """Workers as the routers see them, and their newest decisions; htmx asks for the workers
-    again, the decisions come by `decision_stream`."""
+    """Show workers (refreshed by htmx) and decisions (by `decision_stream`)."""
     found = endpoint_or_404(name)
     workers = selectors.workers(found)
     wanted = DecisionFilter.read(request.GET)
@@ -74,7 +73,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Rows of the page above, as they come and change."""
+    """Stream new and changed rows of the page above."""
     endpoint_or_404(name)
     look = pages_decision_stream.DecisionStream(name, DecisionFilter.read(request.GET), SHOWN).look
     try:
@@ -85,7 +84,7 @@ def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
 
 @require_safe
 def kv(request: HttpRequest, name: str) -> HttpResponse:
-    """What the router knows of each worker's cache; htmx asks for the part again."""
+    """Show the KV index; htmx refreshes the part."""
     found = endpoint_or_404(name)
     seen = selectors.kv_index(found)
     index = seen.index
@@ -103,7 +102,7 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def doctor(request: HttpRequest, name: str) -> HttpResponse:
-    """The page is there at once; its checks are made when it asks for them (?run=1)."""
+    """Show the page at once; checks run when it requests them (?run=1)."""
     found = endpoint_or_404(name)
     context: dict[str, Any] = {
         **shell(found, "doctor"),
@@ -136,7 +135,6 @@ def endpoint_or_404(name: str) -> Endpoint:
 
 
 def shell(found: Endpoint, tab: str) -> dict[str, Any]:
-    """What every page about the routing of one endpoint shows."""
     strategy = found.parsed.routing.effective_strategy
     return {
         "endpoint": found,
@@ -154,7 +152,7 @@ def _prefix_name(found: Endpoint, decided: selectors.RoutingDecision | None) -> 
 
 
 def _reasons(decided: list[selectors.RoutingDecision]) -> list[dict[str, Any]]:
-    """Return the count of each reason among the matching decisions, the most frequent first."""
+    """Return the count per reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
     for one in decided:
         counts[one.reason] = counts.get(one.reason, 0) + 1

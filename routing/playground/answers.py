@@ -1,7 +1,7 @@
-"""From a conversation to a request through the endpoint's router, and from its answer to facts.
+"""Playground requests through the endpoint's router, and facts about their responses.
 
-Promises that the console's key goes to the router and nowhere else, and that what is said about
-tokens by tier tells what was reported from what was expected. Must not know pages.
+The console's key is sent to the router only. Tokens by tier distinguish reported from predicted
+values.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ DEVICE, L1, L2 = "gpu", "l1", "l2"
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """A prompt's tokens by where they came from. `cache`: from some cache, which one is not known.
-    None: the engine did not say how many it had to compute."""
+    """Prompt tokens by source. `cache`: from an unknown tier. None: not reported by the engine."""
 
     prompt: int | None = None
     device: int = 0
@@ -43,7 +42,7 @@ class TokenCounts:
 
 
 def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
-    """The request as it will be sent; raises `Refused` where it cannot be."""
+    """Build the request; raise `Refused` if invalid."""
     if not endpoint.status.url:
         text = "The endpoint has no address yet."
         remedy = "Wait until its router serves."
@@ -69,7 +68,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
 
 
 def _as_another(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
-    """The worker which this strategy would choose now, by the router's own scoring."""
+    """Return the worker this strategy would choose now, by the router's dry run."""
     body: dict[str, Any] = {"model": ask.model, **ask.fields}
     body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
     try:
@@ -83,14 +82,14 @@ def _as_another(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
 
 
 def decided(endpoint: Endpoint, answer: PromptAnswer) -> selectors.RoutingDecision | None:
-    """The router's record of it, from whichever router took it; None where it cannot be had."""
+    """Return the routing decision from any router; None if unavailable."""
     if not answer.decision:
         return None
     return selectors.decision(endpoint, answer.decision).found
 
 
 def tokens_of(answer: PromptAnswer, decision: selectors.RoutingDecision | None) -> TokenCounts:
-    """Reported tokens, divided among the tiers as the router's index expected them. Pure."""
+    """Split the reported tokens among tiers in the predicted proportions. Pure."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
         return TokenCounts(prompt)
@@ -111,7 +110,7 @@ def _matched(decision: selectors.RoutingDecision | None) -> dict[str, int]:
 
 
 def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
-    """All about one answer but its text, ready for JSON."""
+    """Return the response's facts without its text, ready for JSON."""
     decision = decided(endpoint, answer)
     tokens = tokens_of(answer, decision)
     url = ""
@@ -161,7 +160,7 @@ async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> 
             answer = one
             if not one.duration_s:
                 yield ServerSentEvent({"worker": one.worker, "decision": one.decision}, "head")
-    # The router is asked for its record, which may take as long as its deadline.
+    # Fetching the router's record may take up to its deadline.
     yield ServerSentEvent(await asyncio.to_thread(_told, endpoint, answer, said), "done")
 
 

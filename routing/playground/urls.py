@@ -1,4 +1,4 @@
-"""The playground's pages, mounted by console.urls under "/playground/"."""
+"""Playground URLs, mounted below "/playground/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playground: a conversation with one endpoint, or the same one with two side by side."""
+"""Playground views: chat with one endpoint, or with two side by side."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from routing.prompts.conversation import PARAMETERS, Conversation, from_form, fr
 
 ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
-_TO_SPARE_S = 15.0  # after the answer's deadline: for its facts
-# Whose memory the router has, whatever its strategy; kvaware remembers prefixes, too.
+_TO_SPARE_S = 15.0  # after the response deadline, for its facts
+# Strategies whose state the router keeps under every strategy; kvaware also keeps prefixes.
 _ALWAYS = ("session", "roundrobin")
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
-    """The first endpoint that serves, or the chosen one; `with` puts a second one beside it."""
+    """Show the chosen or first serving endpoint; `with` adds a second one beside it."""
     found = list(endpoint_selectors.endpoints(request.user))
     name = request.GET.get("endpoint", "")
     if name:
@@ -55,7 +55,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
-    """POST answers one message, for who has no script; the script talks to `chat`."""
+    """Show the playground; POST answers one message without script (the script uses `chat`)."""
     context = _context(request, found(name))
     if request.method == "POST":
         return _one_shot(request, context)
@@ -80,7 +80,7 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def chat(request: HttpRequest, name: str) -> HttpResponseBase:
-    """A whole conversation in, its answer as server-sent events out."""
+    """Stream the response to a conversation as server-sent events."""
     here = found(name)
     try:
         said = _said(request)
@@ -93,7 +93,7 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
 
 @require_POST
 def code(request: HttpRequest, name: str) -> HttpResponse:
-    """The conversation as programs. Nothing is sent anywhere, so every role may ask."""
+    """Return the conversation as code snippets. Sends nothing, so every role may call it."""
     here = found(name)
     try:
         said = _said(request)
@@ -146,7 +146,7 @@ def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
 
 
 def _pane(name: str, here: Endpoint) -> dict[str, Any]:
-    """`routes`: strategies whose choice the router can tell without being switched to them."""
+    """Return the context; `routes` are strategies the router can evaluate now."""
     strategy = here.parsed.routing.effective_strategy
     known = (*_ALWAYS, "prefixaware") if strategy == "kvaware" else _ALWAYS
     return {

@@ -1,7 +1,6 @@
-"""What somebody wants to say in the playground: read from a form or JSON, and refused in words.
+"""Playground conversation, parsed from a form or JSON and validated.
 
-Promises bounded work: so many turns, so much text, so many tokens. Must not know Django, nor who
-asks or where it goes.
+Turns, text and tokens are bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROUTES = ("", "prefixaware", "session", "roundrobin", "kvaware")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number which shapes the answer; left out, the server decides."""
+    """Numeric sampling parameter; the server's default applies if omitted."""
 
     name: str
     label: str
@@ -55,8 +54,9 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """`route`: "" is the endpoint's own strategy, else as that strategy would; `worker` names one.
-    `salt`: nothing that was computed before may be used ("" for none)."""
+    """`route`: "" uses the endpoint's strategy, else the named one; `worker` pins a worker. `salt`
+    prevents prefix cache hits ("" for none).
+    """
 
     messages: tuple[dict[str, str], ...] = field(repr=False)
     api: str = "chat"
@@ -69,12 +69,12 @@ class Conversation:
 
     @property
     def prompt(self) -> str:
-        """All that was said, for servers of models without a chat template."""
+        """Return all turns as text, for models without a chat template."""
         return "\n".join(message["content"] for message in self.messages)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of the request's body, without model, prompt and streaming."""
+        """Return the request body without model, prompt and streaming."""
         found = dict(self.parameters)
         if self.stop:
             found["stop"] = list(self.stop)
@@ -84,7 +84,7 @@ class Conversation:
 
 
 def from_json(data: Any) -> Conversation:
-    """From a program or the page's script; raises `Refused`."""
+    """Parse JSON from the page's script or a program; raise `Refused`."""
     if not isinstance(data, Mapping):
         raise Refused(_problem("", data, "This is not a JSON object.", "Send an object."))
     known = {"messages", "api", "parameters", "stop", "route", "worker", "session", "cold"}
@@ -108,7 +108,7 @@ def from_json(data: Any) -> Conversation:
 
 
 def from_form(data: Mapping[str, str]) -> Conversation:
-    """From the page without its script: one message, and what a system prompt says of it."""
+    """Parse the form of a page without script: one message and a system prompt."""
     messages = [{"role": "user", "content": data.get("message", "")}]
     if data.get("system", "").strip():
         messages.insert(0, {"role": "system", "content": data["system"]})
@@ -127,7 +127,7 @@ def from_form(data: Mapping[str, str]) -> Conversation:
 
 
 def where(choice: str) -> dict[str, str]:
-    """The page's one choice of who picks: "" the router, "as:STRATEGY", "worker:NAME"."""
+    """Parse the routing choice: "" the router, "as:STRATEGY", "worker:NAME"."""
     kind, _, name = choice.partition(":")
     return {"as": {"route": name}, "worker": {"worker": name}}.get(kind, {"route": choice})
 
@@ -196,7 +196,7 @@ def _number(parameter: Parameter, value: Any) -> Any:
     except (ValueError, OverflowError):
         return None
     if isinstance(value, float) and number != value:
-        return None  # half a token
+        return None  # a fraction for an integer parameter
     return number if parameter.low <= number <= parameter.high else None
 
 

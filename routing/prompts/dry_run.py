@@ -1,7 +1,4 @@
-"""A pasted prompt, chat messages or whole request, as the body that a router ranks. Pure.
-
-Must not know Django.
-"""
+"""Dry run input: a pasted prompt, chat messages or whole request, as a request body. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _REMEDY = (
 
 
 def read(text: str) -> dict[str, Any]:
-    """Text that begins as JSON is meant as JSON."""
+    """Parse the text, as JSON if it starts like JSON."""
     if not text.strip():
         raise _refused("Type a prompt first.")
     if len(text) > LONGEST:
@@ -33,7 +30,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def whole(data: Any) -> dict[str, Any]:
-    """A request's body, checked as far as a router needs it."""
+    """Validate a request body as far as the router needs it."""
     if not isinstance(data, dict) or not ({"prompt", "messages", "input"} & set(data)):
         raise _refused("There is neither a prompt nor messages in it.")
     if "messages" in data and not isinstance(data["messages"], list):

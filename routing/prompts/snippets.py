@@ -1,7 +1,6 @@
-"""The same request as code: curl, Python, JavaScript. Pure; must not know Django or any key.
+"""Code snippets of a request in curl, Python and JavaScript. Pure.
 
-Promises that what a person typed stays text in every language, and that no key is written: the
-code reads it from the environment.
+User input is escaped per language; the API key is read from the environment, never included.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ def request_body(
 
 
 def snippets(url: str, api: str, body: dict[str, Any]) -> dict[str, str]:
-    """By language."""
     path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
     address = url.rstrip("/") + path
     return {
@@ -46,7 +44,7 @@ _OWN |= {"stop", "presence_penalty", "frequency_penalty"}
 
 
 def _python(base: str, api: str, body: dict[str, Any]) -> str:
-    """What the openai package does not know goes in `extra_body`."""
+    """Return Python code; parameters unknown to the openai package go in `extra_body`."""
     known = {name: value for name, value in body.items() if name in _OWN}
     more = {name: value for name, value in body.items() if name not in _OWN}
     if more:
@@ -66,7 +64,7 @@ def _python(base: str, api: str, body: dict[str, Any]) -> str:
 
 
 def _javascript(address: str, body: dict[str, Any]) -> str:
-    # A closing script tag or a line separator stays inside its string wherever this is pasted.
+    # Escape closing script tags and line separators, so that the string is safe wherever pasted.
     text = json.dumps(body, indent=2).replace("</", "<\\/")
     return (
         f"const response = await fetch({json.dumps(address)}, {{\n"

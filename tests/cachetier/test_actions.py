@@ -39,7 +39,7 @@ SAID = node_stats.NodeStats(
 
 @pytest.fixture(autouse=True)
 def _nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
-    monkeypatch.setattr(node_stats, "ask", lambda _url: SAID)
+    monkeypatch.setattr("cachetier.tier.node_stats.ask", lambda _url: SAID)
 
 
 @pytest.fixture

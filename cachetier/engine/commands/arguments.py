@@ -1,7 +1,8 @@
-"""How long a value lives, as clients say it: words in, seconds out. Pure but for the wall clock.
+"""Command argument parsing: integers, SET options, lifetimes, subcommands. Reads only the wall
+clock.
 
-A node counts time on its monotonic clock; a moment of the calendar (EXAT, EXPIREAT) is turned into
-seconds from now when it comes, so a clock that is set later moves no value's end.
+Absolute times (EXAT, EXPIREAT) are converted to seconds from now on arrival, so later clock
+changes do not affect expiry.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from cachetier.wire.commands import TABLE, Command
 
 SYNTAX = "ERR syntax error"
 NOT_INTEGER = "ERR value is not an integer or out of range"
-# A hundred years: what a longer life would mean is "for ever", and arithmetic stays exact.
+# Maximum lifetime: a hundred years, which keeps arithmetic exact.
 MAX_TTL_S = 100 * 365 * 86400.0
 _MAX_DIGITS = 20
 _LIVES = {b"EX": (1.0, False), b"PX": (0.001, False), b"EXAT": (1.0, True), b"PXAT": (0.001, True)}
 
 
 def integer(word: bytes) -> int:
-    """Redis' integers: 64 bits, written one way only (no spaces, plus signs, leading zeros)."""
+    """Parse a Redis integer: 64 bits in canonical form (no spaces, plus signs, leading zeros)."""
     if len(word) > _MAX_DIGITS or not word.removeprefix(b"-").isdigit():
         raise CommandError(NOT_INTEGER)
     value = int(word)
@@ -36,8 +37,7 @@ def integer(word: bytes) -> int:
 
 @dataclass(slots=True)
 class SetOptions:
-    """`ttl_s` None: for ever, or (`keep_ttl`) as long as the value that is there; 0.0: its end has
-    passed already."""
+    """SET options. `ttl_s`: None without expiry (or with `keep_ttl`), 0.0 if already expired."""
 
     condition: Condition = Condition.ALWAYS
     ttl_s: float | None = None
@@ -45,7 +45,7 @@ class SetOptions:
 
 
 def set_options(words: Sequence[bytes]) -> SetOptions:
-    """What follows key and value in SET."""
+    """Parse the words after key and value in SET."""
     found = SetOptions()
     options = iter(words)
     for option in options:
@@ -69,7 +69,7 @@ def set_options(words: Sequence[bytes]) -> SetOptions:
 
 
 def life(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -> float:
-    """Seconds from now; 0.0: at a moment that has passed."""
+    """Return seconds from now; 0.0 for a time in the past."""
     number = integer(word)
     if number <= 0 or number * unit_s > 2**53:
         raise CommandError(f"ERR invalid expire time in '{command}' command")
@@ -78,7 +78,7 @@ def life(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -
 
 
 def may_expire(options: Sequence[bytes], left_s: float, wanted_s: float) -> bool:
-    """Whether EXPIRE's NX, XX, GT, LT let a key with `left_s` (inf: no end) have `wanted_s`."""
+    """Return whether NX, XX, GT, LT allow `wanted_s` for a key with `left_s` (inf: none)."""
     names = {option.upper() for option in options}
     for option in options:
         if option.upper() not in (b"NX", b"XX", b"GT", b"LT"):
@@ -97,7 +97,7 @@ def may_expire(options: Sequence[bytes], left_s: float, wanted_s: float) -> bool
 
 
 def container(name: str, handlers: Mapping[str, Handler]) -> Handler:
-    """The handler of `name`, which hands on to `handlers` without the subcommand's own word."""
+    """Return a handler of `name` that dispatches the remaining words to `handlers`."""
     table = TABLE[name]
 
     def run(session: ClientSession, words: list[bytes]) -> Rest | None:

@@ -1,4 +1,4 @@
-"""CLIENT: what connections there are, what they call themselves, and closing them."""
+"""CLIENT command: list, name and close connections."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from cachetier.engine.commands.arguments import SYNTAX, container, integer
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
+from cachetier.engine.net.timeouts import OpenSession
 from cachetier.wire import replies
 
 _MAX_NAME = 256
@@ -79,7 +80,7 @@ def no_touch(session: ClientSession, words: list[bytes]) -> None:
 
 
 def kill(session: ClientSession, words: list[bytes]) -> None:
-    """The old form names an address and answers OK, the new one answers how many."""
+    """Close connections. The old form (an address) replies OK, the new one a count."""
     everyone = list(session.node.sessions.values())
     if len(words) == 1:
         found = [one for one in everyone if one.peer.encode() == words[0]]
@@ -91,9 +92,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
-    tests: dict[
-        bytes, Callable[[ClientSession], bool]
-    ] = {}  # of filters named twice the last counts
+    tests: dict[bytes, Callable[[OpenSession], bool]] = {}  # the last of duplicate filters counts
     for name, word in _pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
@@ -108,7 +107,7 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.integer(len(chosen)))
 
 
-def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[ClientSession], bool]:
+def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[OpenSession], bool]:
     if name == b"ID":
         number = _client_id(word, "client-id should be greater than 0")
         return lambda one: one.id == number
@@ -126,8 +125,8 @@ def _kill_test(session: ClientSession, name: bytes, word: bytes) -> Callable[[Cl
     raise CommandError(SYNTAX)
 
 
-def _close(asking: ClientSession, chosen: list[ClientSession]) -> None:
-    """Oneself last: the reply to this command is still to be sent."""
+def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
+    """Close the connections, the caller's own last: its reply is still to be sent."""
     for one in chosen:
         one.closing = True
         if one is not asking:
@@ -156,7 +155,7 @@ def _is_normal(word: bytes) -> bool:
     return word.upper() == b"NORMAL"
 
 
-def _describe(session: ClientSession) -> str:
+def _describe(session: OpenSession) -> str:
     now = time.monotonic()
     library = session.library
     return (

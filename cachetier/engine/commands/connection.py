@@ -1,4 +1,4 @@
-"""The commands about one connection: who is asking, in which version of the protocol."""
+"""Connection commands: AUTH, HELLO, protocol version and similar."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cachetier.engine.net.access import LoginVerdict
 from cachetier.engine.net.session import ClientSession, CommandError, Handler, Rest
 from cachetier.wire import replies
 
-# What redis-server of this level would answer to the commands in the table.
+# redis-server version whose replies the command table matches.
 REDIS_VERSION = "7.2.0"
-# How long the client waits whose address has tried too many wrong passwords.
+# Delay of the reply after too many wrong passwords from an address.
 _REFUSAL_DELAY_S = 1.0
-# Of --max-clients, connections which wait for such a refusal at once; others are refused at once.
+# Share of --max-clients that may wait for a delayed error; others get it at once.
 _LATE_SHARE = 8
 
 log = logging.getLogger(__name__)
@@ -71,14 +71,16 @@ def _is_right(session: ClientSession, user: bytes, password: bytes) -> bool:
         session.log_in(user.decode())
         return True
     if verdict is LoginVerdict.WRONG:
-        log.warning("wrong user or password from %s", session.host)
+        log.warning("Wrong user or password from %s", session.host)
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
     return False
 
 
 def _refuse_late(session: ClientSession) -> Rest:
-    """The error after a delay, then the end: a client which tries again and again is slowed down,
-    and nobody else waits. Few wait at once, or they would take the connections of others."""
+    """Reply with the error after a delay, then close, to slow down password guessing.
+
+    The number of delayed connections is limited, so that they do not use up the connection limit.
+    """
     node = session.node
     if node.late_refusals < max(node.config.max_clients // _LATE_SHARE, 1):
         node.late_refusals += 1
@@ -125,7 +127,7 @@ def hello(session: ClientSession, words: list[bytes]) -> Rest | None:
 def _hello_options(
     session: ClientSession, words: list[bytes]
 ) -> tuple[int, str, tuple[bytes, bytes] | None]:
-    """Protocol version, name, login: read as a whole before any of it counts."""
+    """Parse HELLO into (protocol version, name, login) before applying any of it."""
     if not words:
         return session.version, session.name, None
     try:

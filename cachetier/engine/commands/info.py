@@ -1,7 +1,6 @@
-"""INFO: facts about a node, in Redis' words where Redis has words for them.
+"""INFO command, with Redis' field names where they exist.
 
-Programs which watch a Redis read these fields; what Redis has no word for has a name that begins
-with `emberline_`, or a section of its own.
+Other fields start with `emberline_` or have their own section.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from cachetier.engine.node import VERSION, Node
 from cachetier.engine.store import EvictionReason
 from cachetier.wire import replies
 
-# Redis' closest word: anything may go when room is needed, whatever policy says what goes first.
+# Closest Redis term: any key may be evicted, whatever the policy.
 REDIS_POLICY = "allkeys-lru"
-# Shown only to who asks for them, or for everything.
+# Shown only on explicit request or with "everything".
 _LONG = ("commandstats",)
 
 Facts = dict[str, object]
@@ -107,7 +106,7 @@ def _stats(node: Node) -> Facts:
 
 
 def _commands(node: Node) -> Facts:
-    """Every command of the table that was asked for, as Redis has it."""
+    """Return statistics of every used command, in Redis' format."""
     return {
         f"cmdstat_{name}": (
             f"calls={calls.count},usec={calls.seconds * 1e6:.0f},"

@@ -1,15 +1,14 @@
-"""LEASE and UNLEASE: values read by another process on this host, from where they lie.
+"""LEASE and UNLEASE: shared memory reads by another process on this host.
 
     LEASE milliseconds key [key ...]
-      -> lease number, name of the arena in /dev/shm, its token, and for each key
-         nil                               it is not there
-         [length]                          it is there, but cannot be leased: GET it
-         [length, [offset, length], ...]   it lies there in the arena's file, in this order
-    UNLEASE number  ->  1, or 0 if it had ended already
+      -> lease number, arena name in /dev/shm, its token, and for each key
+         nil                               missing
+         [length]                          present but not leasable: use GET
+         [length, [offset, length], ...]   ranges in the arena file, in order
+    UNLEASE number  ->  1, or 0 if already ended
 
-A client which reads on after its lease has ended may read another value's bytes: a block's envelope
-tells it. What all leases pin together is bounded; past that, values are answered as those which
-cannot be leased.
+A client that reads after its lease ended may read another value's bytes, which the block's envelope
+detects. The total of leased bytes is bounded; beyond it values are reported as not leasable.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from cachetier.engine.store import Hold
 from cachetier.wire import envelope, replies
 
 MAX_TTL_MS: Final = 60_000
-# Of the capacity, for everything that is leased at once: a quarter.
+# Maximum share of the capacity under lease: a quarter.
 _SHARE: Final = 4
-# More in one lease would hold up everybody else.
+# Keys per lease, to bound the time other clients wait.
 _MAX_KEYS: Final = 4096
 
 
@@ -55,7 +54,7 @@ def lease(session: ClientSession, words: list[bytes]) -> None:
 
 
 class _Taken:
-    """What the lease being made pins; `length` is its sum, so that many keys cost no square."""
+    """Holds of the lease being built; `length` is a running sum."""
 
     __slots__ = ("holds", "length")
 
@@ -68,7 +67,7 @@ def _answer(session: ClientSession, key: bytes, taken: _Taken, now: float) -> by
     node = session.node
     value = node.store.look(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
-    if not key.startswith(envelope.PREFIX):  # a block was looked up by EXISTS before
+    if not key.startswith(envelope.PREFIX):  # blocks were counted by EXISTS
         node.looked_up(key, value is not None)
     if value is None:
         return replies.null(session.version)

@@ -1,4 +1,4 @@
-"""COMMAND: the table of commands, as clients ask for it."""
+"""COMMAND command: the command table as a reply."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def info(session: ClientSession, words: list[bytes]) -> Rest | None:
 
 
 def _named_entries(session: ClientSession, words: list[bytes]) -> Rest:
-    """As many as were named, however often: made while the client takes them."""
+    """Yield entries for all given names, duplicates included, as the client reads them."""
     session.reply(replies.array_head(len(words)))
     for word in words:
         session.reply(_named_entry(session, word))
@@ -62,7 +62,7 @@ def _find(word: bytes) -> Command | None:
 
 
 def _named_entry(session: ClientSession, word: bytes) -> bytes:
-    """A subcommand is asked for as `client|id`."""
+    """Return the entry of a command, or of a subcommand such as `client|id`."""
     name, _, second = word.decode(errors="replace").lower().partition("|")
     found = TABLE.get(name)
     if found is not None and second:

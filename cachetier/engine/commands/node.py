@@ -1,4 +1,4 @@
-"""The commands about the node: what is here, how it is going, what it was told."""
+"""Node commands: DBSIZE, FLUSHALL, TIME, INFO, CONFIG GET and MEMORY USAGE."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def config_get(session: ClientSession, words: list[bytes]) -> None:
 
 
 def _settings(session: ClientSession) -> dict[str, str]:
-    """Redis' names for what this node has; never a secret."""
+    """Return the node's settings under Redis' names, without secrets."""
     config, guards = session.node.config, session.node.config.guards
     tls_port = config.listen.port if guards.tls is not None else 0
     return {

@@ -1,8 +1,7 @@
-"""Values which a reply needs and which may lie on disk: looked for, waited for, brought up.
+"""Value lookup for replies, including reads from disk.
 
-A value on disk is read and checked in a thread while its client waits and nobody else does. On its
-second use it is read into memory, if the store makes room for it, and is a value of memory from
-then on; otherwise it is sent from its file.
+Disk values are read and verified on a thread while only their client waits. On its second use a
+value is promoted to memory if the store makes room; otherwise it is sent from its file.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from cachetier.engine.store import (
 from cachetier.wire import envelope
 
 Value = Hold | DiskValue | None
-# What a reading handler goes through: nothing is yielded but that it waits.
+# Generator of a reading handler: yields only to wait.
 Looking = Generator[None, None, Value]
 
 
 def look_now(session: ClientSession, key: bytes) -> Value:
-    """As it lies: one on disk is still to be fetched (`fetched`), and counted then."""
+    """Return the value; a disk value must still be fetched (`fetched`) and is counted then."""
     value = session.node.store.look(key, time.monotonic())
     if value is None or isinstance(value, Hold):
         _count(session, key, found=value is not None)
@@ -38,7 +37,7 @@ def look_now(session: ClientSession, key: bytes) -> Value:
 
 
 def look(session: ClientSession, key: bytes) -> Looking:
-    """The value, ready to be sent."""
+    """Return the value, ready to be sent."""
     value = look_now(session, key)
     if value is None or isinstance(value, Hold):
         return value
@@ -46,13 +45,13 @@ def look(session: ClientSession, key: bytes) -> Looking:
 
 
 def fetched(session: ClientSession, key: bytes, value: DiskValue) -> Looking:
-    """A value on disk, once it may be sent; None if it cannot be read any more."""
+    """Return a disk value once verified, None if it is unreadable."""
     session.out.pause()
     reading = _Reading(session.node, key, value, session.out.resume)
     try:
         while not reading.has_ended:
             yield
-    except GeneratorExit:  # the client left
+    except GeneratorExit:  # client disconnected
         reading.abandon()
         raise
     found = reading.value
@@ -61,7 +60,7 @@ def fetched(session: ClientSession, key: bytes, value: DiskValue) -> Looking:
 
 
 class _ShortRoom:
-    """A store.Room for a value which is kept as plain bytes: a page would be too much for it."""
+    """WriteReservation of a short value, kept as plain bytes instead of a whole page."""
 
     def __init__(self, store: Store, key: bytes, length: int) -> None:
         self._store = store
@@ -74,11 +73,11 @@ class _ShortRoom:
         return self._store.put(self._key, self._data, now=now, ttl_s=ttl_s, condition=condition)
 
     def abandon(self) -> None:
-        """Nothing was taken."""
+        """Do nothing: no memory was reserved."""
 
 
 class _Reading:
-    """One value on its way up. Whoever stops waiting for it must `abandon` it."""
+    """Read of one value from disk. The caller must `abandon` it to stop waiting."""
 
     def __init__(self, node: Node, key: bytes, value: DiskValue, wake: Callable[[], None]) -> None:
         self.value: Value = None
@@ -123,11 +122,11 @@ class _Reading:
             value.release()
 
     def _is_in_memory(self) -> bool:
-        """Whether the room was made the key's value, with the time it has left."""
+        """Commit the reservation with the remaining lifetime; return whether it succeeded."""
         assert self._room is not None
         now = time.monotonic()
         left = self._node.store.ttl(self._key, now)
-        if not self._source.is_current or left is None:  # it was dropped or replaced meanwhile
+        if not self._source.is_current or left is None:  # dropped or replaced meanwhile
             return False
         ttl_s = None if left == math.inf else left
         room = self._room
@@ -136,5 +135,5 @@ class _Reading:
 
 def _count(session: ClientSession, key: bytes, *, found: bool) -> None:
     session.node.counters.operations["get", "hit" if found else "miss"] += 1
-    if not key.startswith(envelope.PREFIX):  # a block was looked up by EXISTS before
+    if not key.startswith(envelope.PREFIX):  # blocks were counted by EXISTS
         session.node.looked_up(key, found)

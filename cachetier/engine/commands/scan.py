@@ -1,4 +1,4 @@
-"""SCAN and KEYS: walking over what is stored, by pattern, in slices between which others run."""
+"""SCAN and KEYS: pattern matching over the keys in slices, so that other clients are served."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANY = b"."
 
 
 def compile_glob(pattern: bytes) -> Pattern[bytes]:
-    """To be used with `fullmatch`; raises CommandError for a pattern that is too long."""
+    """Compile a glob for `fullmatch`; raise CommandError if it is too long."""
     if len(pattern) > MAX_PATTERN_BYTES:
         raise CommandError(
             f"ERR a pattern of {len(pattern)} bytes is longer than {MAX_PATTERN_BYTES}"
@@ -48,7 +48,7 @@ def compile_glob(pattern: bytes) -> Pattern[bytes]:
 
 
 def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
-    """One of several bytes, and the place after its bracket; no bracket closes it: the end does."""
+    """Translate a bracket, closed by the pattern's end at the latest; return (regex, position)."""
     negated = pattern[place : place + 1] == b"^"
     place += negated
     chosen: set[int] = set()
@@ -72,7 +72,7 @@ def _choice(pattern: bytes, place: int) -> tuple[bytes, int]:
     return (b"[^%b]" if negated else b"[%b]") % members, place
 
 
-# More keys than this in one reply would hold up everybody else.
+# Keys per reply, to bound the time other clients wait.
 _MAX_COUNT = 10_000
 
 
@@ -96,7 +96,7 @@ def scan(session: ClientSession, words: list[bytes]) -> Rest:
             raise CommandError(SYNTAX)
     pattern = compile_glob(glob) if glob else None
     found = session.node.walk(cursor, min(count, _MAX_COUNT))
-    if found is None:  # not "0, nothing": who asked would take half the keys for all of them
+    if found is None:  # an empty result would pass for a complete scan
         raise CommandError("ERR this walk is not known (any more), begin again with cursor 0")
     return _reply_part(session, found[0], found[1] if is_string else [], pattern)
 

@@ -1,4 +1,4 @@
-"""The commands about keys and values. Each handler reads its words, asks the store, replies."""
+"""Key and value commands."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from cachetier.wire import envelope, replies
 from cachetier.wire.frames import Argument, RefusedFrame
 
 _MAX_KEY_BYTES = 4096
-# Keys of one command executed at once; more of them in slices, between which others have a turn.
+# Keys of one command executed without yielding to other clients.
 _AT_ONCE = 64
-# Of a long part of a value, so much is copied at once.
+# Bytes of a long value copied at a time.
 _PART_BYTES = 256 * 1024
 
 
-# -- reading -----------------------------------------------------------------------------------
 def get(session: ClientSession, words: list[bytes]) -> Rest | None:
     value = look_now(session, words[0])
     if value is None or isinstance(value, Hold):
         session.reply_value(value)
         return None
     rest = _get_from_disk(session, words[0], value)
-    next(rest)  # begun, it lets go of the value also when the client leaves
+    next(rest)  # once started, it releases the value if the client disconnects
     return rest
 
 
@@ -78,13 +77,12 @@ def _reply_parts(session: ClientSession, value: Hold | DiskValue, first: int, st
     session.reply(replies.bulk_head(stop - first))
     for place in range(first, stop, _PART_BYTES):
         session.reply(_part(value, place, min(place + _PART_BYTES, stop)))
-        session.flush()  # so that no more is copied than the client takes
+        session.flush()  # copy no more than the client reads
         yield
     session.reply(b"\r\n")
 
 
 def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
-    """A copy."""
     if not isinstance(value, Hold):
         return os.pread(value.fd, stop - start, value.offset + start)
     parts: list[memoryview] = []
@@ -110,7 +108,7 @@ def _is_there(node: Node, key: bytes) -> bool:
 def _count(
     session: ClientSession, words: list[bytes], holds: Callable[[Node, bytes], bool]
 ) -> Rest | None:
-    """Reply for how many of the keys `holds` is true."""
+    """Reply with the number of keys for which `holds` is true."""
     if len(words) > _AT_ONCE:
         return _count_in_slices(session, words, holds)
     session.reply(replies.integer(sum([holds(session.node, key) for key in words])))
@@ -137,7 +135,6 @@ def type_(session: ClientSession, words: list[bytes]) -> None:
     session.reply(replies.simple("string" if there else "none"))
 
 
-# -- writing -----------------------------------------------------------------------------------
 def set_(session: ClientSession, words: list[bytes]) -> None:
     options = set_options(words[2:])
     ttl_s = options.ttl_s
@@ -166,13 +163,13 @@ def setnx(session: ClientSession, words: list[bytes]) -> None:
 
 
 def _put(session: ClientSession, key: bytes, ttl_s: float | None, condition: Condition) -> bool:
-    """Whether it is the key's value now (False: the condition was not met)."""
+    """Store the value; return False if the condition was not met."""
     node, value = session.node, session.value
     if value is None:
         raise CommandError(SYNTAX)
     if len(key) > _MAX_KEY_BYTES:
         raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
-    if isinstance(value, RefusedFrame):  # it was there, or was not, before the value came
+    if isinstance(value, RefusedFrame):  # condition failed before the value arrived
         return _settled(session, key, value, ttl_s, condition)
     length = len(value) if isinstance(value, bytes) else value.length
     _check_envelope(session, key, value, length)
@@ -202,7 +199,7 @@ def _settled(
     ttl_s: float | None,
     condition: Condition,
 ) -> bool:
-    """A value which was read and dropped, as the key had one. A block's can only be the same."""
+    """Handle a discarded value whose key exists. For a block, the existing value is identical."""
     session.node.counters.operations["put", "ok"] += 1
     if value.reason == DeclineReason.ABSENT or condition is Condition.ABSENT:
         return False
@@ -211,7 +208,7 @@ def _settled(
 
 
 def _check_envelope(session: ClientSession, key: bytes, value: Argument, length: int) -> None:
-    """A block that was cut short on its way in is refused now rather than found out later."""
+    """Reject a block truncated in transit now, instead of on a later read."""
     if not key.startswith(envelope.PREFIX) or isinstance(value, RefusedFrame):
         return
     first = value if isinstance(value, bytes) else value.views[0]
@@ -231,7 +228,6 @@ def _drop(node: Node, key: bytes) -> bool:
     return there
 
 
-# -- time --------------------------------------------------------------------------------------
 def ttl(session: ClientSession, words: list[bytes]) -> None:
     _reply_ttl(session, words[0], 1.0)
 

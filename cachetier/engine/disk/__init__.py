@@ -1,5 +1,4 @@
-"""The disk tier: values which memory let go, in append-only segment files, found again and checked.
+"""Disk tier: values evicted from memory, in append-only segment files, verified on every read.
 
-Stdlib only. Must not know the protocol, the memory tier's policies or what a value means; shares
-with the rest of the engine only the shape of a Hold.
+Standard library only; shares only `Hold` with the rest of the engine.
 """

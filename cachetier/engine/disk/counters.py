@@ -1,4 +1,4 @@
-"""What the disk tier counts and tells of itself: plain numbers, and their text for Prometheus."""
+"""Disk tier counters, for INFO and Prometheus."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from cachetier.engine.disk.health import DiskState
 
 
 class DiskDecline(StrEnum):
-    """Why a value which left memory was not kept on disk."""
+    """Reason why an evicted value was not written to disk."""
 
-    DOWN = "down"  # the disk takes no writes now
-    BEHIND = "behind"  # more leaves memory than the disk takes
+    DOWN = "down"  # disk not writable
+    BEHIND = "behind"  # eviction rate exceeds disk throughput
     TOO_LARGE = "too_large"  # longer than a segment or the queue
-    ENDED = "ended"  # past its end, or dropped, before it was written
+    ENDED = "ended"  # expired or dropped before it was written
 
 
 class ReadOutcome(StrEnum):
     OK = "ok"
-    CORRUPT = "corrupt"  # not what was written: dropped, answered as a miss
-    ERROR = "error"  # the disk failed to read it: dropped, answered as a miss
-    BEHIND = "behind"  # too many reads waiting: answered as a miss, kept
+    CORRUPT = "corrupt"  # checksum mismatch: dropped, counts as a miss
+    ERROR = "error"  # I/O error: dropped, counts as a miss
+    BEHIND = "behind"  # read queue full: counts as a miss, value kept
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class DiskCounters:
     promoted: int = 0
     moved: int = 0
     removed_segments: int = 0  # to make room
-    evicted: int = 0  # values which went with them
+    evicted: int = 0  # values in the removed segments
     compactions: int = 0
     failures: int = 0
     declined: dict[DiskDecline, int] = field(default_factory=lambda: dict.fromkeys(DiskDecline, 0))
@@ -42,9 +42,10 @@ class DiskCounters:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """`used_bytes` is what the files take; `capacity_bytes` falls below what was asked for while
-    the disk has no room for it. `risen` of the entries are in memory as well; `waiting_bytes` are
-    held in memory until they are written."""
+    """`used_bytes` is the size of the files; `capacity_bytes` drops below the configured value
+    while the file system is full. `risen` entries are in memory as well; `waiting_bytes` are in
+    memory until written.
+    """
 
     used_bytes: int
     capacity_bytes: int
@@ -59,7 +60,6 @@ class DiskUsage:
 
 
 def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
-    """For INFO."""
     return {
         "disk_state": usage.state.value,
         "disk_reason": usage.reason,
@@ -74,7 +74,7 @@ def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
 
 
 def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]:
-    """Families of their own; the shared ones (used_bytes ... medium="nvme") are the node's."""
+    """Yield the disk-only metric families; shared ones are rendered by the node."""
     states = {f'state="{state.value}"': int(state is usage.state) for state in DiskState}
     yield from _family(pool, "disk_state", "gauge", "1 for the state the disk is in.", states)
     gauges = {

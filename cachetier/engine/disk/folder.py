@@ -1,9 +1,9 @@
-"""The folder of a disk tier: whose it is, what is in it, and whether that may be believed.
+"""Disk tier folder: locking, trust in its contents, and recovery.
 
-One process at a time (flock). Everything written by a process which was killed is in the system's
-cache and therefore true; after a crash of the machine the latest writes, wipes among them, may be
-missing. The `state` file tells the two apart: it names the boot during which the folder was in use,
-or says that it was left in good order. What cannot be believed is removed, never served.
+One process at a time (flock). After a killed process all writes are in the page cache and valid;
+after a machine crash the latest writes and wipes may be missing. The `state` file distinguishes
+them: it records the boot id during use, or a clean shutdown. Untrusted contents are removed, never
+served.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LOCK: Final = "emberline-l2.lock"
 _STATE: Final = "emberline-l2.state"
 _CLEAN: Final = "clean"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# What a fresh file system has in it by itself.
+# Entries of a new file system.
 _HARMLESS: Final = {"lost+found"}
 
 
 class InUseError(RuntimeError):
-    """The folder cannot be this node's: says why and what to do."""
+    """Folder cannot be used; the message states reason and fix."""
 
 
 class Folder:
-    """Open and locked once made. Blocking calls."""
+    """Open, locked folder. Calls block."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,6 @@ class Folder:
 
     @property
     def device(self) -> int:
-        """Which file system it is on."""
         return os.fstat(self._fd).st_dev
 
     def _refuse_others_files(self) -> None:
@@ -77,13 +76,13 @@ class Folder:
         return fd
 
     def _keep_others_out(self) -> None:
-        """A folder made by somebody else (a mounted volume) may be open to all."""
+        """Restrict permissions: a mounted volume may be world-readable."""
         if os.fstat(self._fd).st_mode & 0o077:
-            with contextlib.suppress(OSError):  # not ours to change: the files are closed anyway
+            with contextlib.suppress(OSError):  # other owner: the files themselves are restricted
                 os.fchmod(self._fd, 0o700)
 
     def check(self) -> None:
-        """GoneError if the path leads elsewhere by now: removed, unmounted, mounted over."""
+        """Raise GoneError if the path was removed, unmounted or mounted over."""
         mine = os.fstat(self._fd)
         try:
             there = self.path.stat()
@@ -93,7 +92,7 @@ class Folder:
             raise GoneError(0, "the folder was replaced")
 
     def is_believable(self) -> bool:
-        """Whether what is here is all that was written, and nothing but."""
+        """Return whether the contents are complete and valid."""
         try:
             state = (self.path / _STATE).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -101,15 +100,14 @@ class Folder:
         return state in (_CLEAN, _boot())
 
     def mark_in_use(self) -> None:
-        """Call before anything is written, and after what is not believable was removed."""
+        """Mark in use. Call before any write, and after untrusted contents were removed."""
         self._write_state(_boot())
 
     def leave_in_order(self) -> None:
-        """Call when everything is written and durable."""
+        """Mark a clean shutdown. Call after everything is written and synced."""
         self._write_state(_CLEAN)
 
     def disown(self) -> None:
-        """Nothing here may be believed by whoever opens it next."""
         self._write_state("doubtful")
 
     def _write_state(self, text: str) -> None:
@@ -125,7 +123,6 @@ class Folder:
         os.fsync(self._fd)
 
     def segments(self) -> list[Path]:
-        """The segment files here, the oldest first."""
         paths = (self.path / name for name in self._names())
         return sorted(path for path in paths if segments.number_of(path) is not None)
 
@@ -134,13 +131,12 @@ class Folder:
             return {entry.name for entry in entries}
 
     def close(self) -> None:
-        """Ends the lock."""
         os.close(self._lock_fd)
         os.close(self._fd)
 
 
 def _boot() -> str:
-    """Names this run of the machine; where that is not known, something nobody believes later."""
+    """Return the boot id, or a unique value that never matches later."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -151,7 +147,7 @@ log = logging.getLogger(__name__)
 
 
 def recover(folder: Folder, now_ms: int) -> tuple[Index, int]:
-    """(index, segments removed). Blocks; OSError when the folder as a whole cannot be used."""
+    """Return (index, removed segments). Blocks; raise OSError if the folder is unusable."""
     index, removed = Index(), 0
     believable = folder.is_believable()
     for path in folder.segments():
@@ -169,7 +165,7 @@ def _open(path: Path) -> tuple[SegmentFile, list[RecoveredRecord]] | None:
     try:
         return SegmentFile.open(path)
     except (FormatError, OSError) as exc:
-        log.warning("segment %s is removed: %s", path.name, exc)
+        log.warning("Removed invalid segment %s: %s", path.name, exc)
         return None
 
 
@@ -181,7 +177,7 @@ def _add(index: Index, file: SegmentFile, records: list[RecoveredRecord], now_ms
         if ends_ms <= now_ms:
             continue
         older = index.take(record.key)
-        if older is not None:  # it was being moved: the copy is as good, and stays
+        if older is not None:  # interrupted move: both copies are valid, keep the new one
             with contextlib.suppress(OSError):
                 older[0].file.wipe(older[1])
         index.put(segment, record, ends_ms)

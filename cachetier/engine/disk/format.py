@@ -1,14 +1,13 @@
-"""How a segment lies on disk: pure packing and parsing, no file in sight.
+"""Segment file format: packing and parsing, no I/O.
 
     head    4 KiB: superblock, and from byte 512 the seal once the segment is full
-    slots   16 bytes each: when the record of that slot ends, checked; anything else: no such record
-    records header, key, value, one after the other
-    toc     where each slot's record lies, written when the segment is sealed
+    slots   16 bytes each: expiry of the slot's record, with check; invalid means no record
+    records header, key, value, consecutive
+    toc     location of each slot's record, written when the segment is sealed
 
-A record counts only while its slot says so: the slot is written after the record and wiped with
-one small write, so what was dropped cannot come back and what was cut short never was. Everything
-is checked by CRC-32 over itself and its place, hence a bit which flips, or a piece of another
-segment, is taken for nothing rather than for a record. Big endian.
+A record is valid only while its slot is: the slot is written after the record and wiped with one
+small write, so dropped records cannot return and partial ones never count. CRC-32 over content and
+location detects bit flips and data of other segments. Big endian.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ SLOT_BYTES: Final = 16
 SEAL_OFFSET: Final = 512
 MAX_SLOTS: Final = 65536
 MAX_KEY_BYTES: Final = 65535
-NEVER: Final = 2**63 - 1  # the end, in milliseconds of wall clock, of what has none
+NEVER: Final = 2**63 - 1  # expiry in wall clock milliseconds of values without expiry
 
 _SUPERBLOCK = struct.Struct(">8sIIQQ")  # magic, version, slots, number, target size
 _SEAL = struct.Struct(">8sQQIIQ")  # magic, toc offset, toc length, toc CRC, records, number
-_SLOT = struct.Struct(">qII")  # end, CRC of the record's header, check
+_SLOT = struct.Struct(">qII")  # expiry, CRC of the record's header, check
 _SLOT_PLACE = struct.Struct(">QIqI")
 _RECORD = struct.Struct(">4sIIQQI")  # magic, key length, slot, number, value length, value CRC
 _TOC = struct.Struct(">QQII")  # record's offset, value length, key length, CRC of its header
@@ -43,7 +42,7 @@ EMPTY_SLOT: Final = bytes(SLOT_BYTES)
 
 
 class FormatError(ValueError):
-    """These bytes are not what they should be; says what was looked for."""
+    """Invalid bytes; the message names the expected structure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Where one record lies; `crc` is its header's, which covers the key and the value's CRC."""
+    """Location of a record; `crc` covers the header, thus the key and the value's CRC."""
 
     slot: int
     offset: int
@@ -85,7 +84,7 @@ class Record:
 
 
 def slots_for(target_bytes: int) -> int:
-    """One for each 16 KiB: a thousandth of the segment, and enough for values worth a disk."""
+    """Return one slot per 16 KiB: a thousandth of the segment, enough for values worth storing."""
     return min(max(target_bytes // 16384, 256), MAX_SLOTS)
 
 
@@ -94,19 +93,18 @@ def _checked(data: bytes) -> bytes:
 
 
 def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> tuple[int, ...]:
-    """The fields after the magic, or FormatError."""
+    """Unpack the fields after the magic; raise FormatError."""
     whole = layout.size + _CRC.size
     if len(data) < whole or bytes(data[:8]) != magic:
         raise FormatError(f"no {what}")
     body = bytes(data[: layout.size])
     if _CRC.pack(zlib.crc32(body)) != bytes(data[layout.size : whole]):
-        raise FormatError(f"the {what} does not fit its checksum")
+        raise FormatError(f"the {what} fails its checksum")
     return layout.unpack(body)[1:]
 
 
-# -- head --------------------------------------------------------------------------------------
 def pack_superblock(block: Superblock) -> bytes:
-    """The whole head and the empty slots."""
+    """Return the head and empty slots."""
     fields = (_MAGIC, VERSION, block.slots, block.number, block.target_bytes)
     return _checked(_SUPERBLOCK.pack(*fields)).ljust(block.records_offset, b"\0")
 
@@ -114,7 +112,7 @@ def pack_superblock(block: Superblock) -> bytes:
 def parse_superblock(head: Buffer) -> Superblock:
     version, slots, number, target = _unchecked(head, _SUPERBLOCK, _MAGIC, "superblock")
     if version != VERSION or not 0 < slots <= MAX_SLOTS:
-        raise FormatError(f"a superblock of version {version} with {slots} slots")
+        raise FormatError(f"unsupported superblock of version {version} with {slots} slots")
     return Superblock(number, slots, target)
 
 
@@ -127,11 +125,10 @@ def parse_seal(head: Buffer, number: int) -> Seal:
     data = memoryview(head)[SEAL_OFFSET:]
     offset, length, crc, records, sealed = _unchecked(data, _SEAL, _SEAL_MAGIC, "seal")
     if sealed != number:
-        raise FormatError(f"the seal of segment {sealed}")
+        raise FormatError(f"seal of another segment ({sealed})")
     return Seal(offset, length, crc, records)
 
 
-# -- slots -------------------------------------------------------------------------------------
 def slot_offset(slot: int) -> int:
     return HEAD_BYTES + slot * SLOT_BYTES
 
@@ -141,7 +138,7 @@ def pack_slot(number: int, slot: int, ends_ms: int, crc: int) -> bytes:
 
 
 def parse_slot(data: Buffer, number: int, slot: int) -> tuple[int, int] | None:
-    """(end, CRC of the record's header), None if there is no record."""
+    """Return (expiry, CRC of the record's header), None if empty."""
     ends_ms, crc, check = _SLOT.unpack(data)
     if ends_ms <= 0 or check != _slot_check(number, slot, ends_ms, crc):
         return None
@@ -152,7 +149,6 @@ def _slot_check(number: int, slot: int, ends_ms: int, crc: int) -> int:
     return zlib.crc32(_SLOT_PLACE.pack(number, slot, ends_ms, crc))
 
 
-# -- records -----------------------------------------------------------------------------------
 def crc32(data: Buffer, before: int = 0) -> int:
     return zlib.crc32(data, before)
 
@@ -169,38 +165,35 @@ def record_bytes(key: bytes, length: int) -> int:
 
 
 def pack_record(number: int, slot: int, key: bytes, length: int, crc: int) -> tuple[bytes, int]:
-    """(header and key, CRC of both) of a value of this length and CRC."""
     fields = _RECORD.pack(_RECORD_MAGIC, len(key), slot, number, length, crc)
     own = zlib.crc32(key, zlib.crc32(fields))
     return fields + _CRC.pack(own) + key, own
 
 
 def key_length(header: Buffer) -> int:
-    """How many bytes follow the fixed part of a header; FormatError if it is none."""
+    """Return the key length from a fixed header; raise FormatError if invalid."""
     if len(header) < RECORD_BYTES or bytes(header[:4]) != _RECORD_MAGIC:
         raise FormatError("no record")
     length = int(_RECORD.unpack_from(header)[1])
     if length > MAX_KEY_BYTES:
-        raise FormatError(f"a key of {length} bytes")
+        raise FormatError(f"invalid key length {length}")
     return length
 
 
 def parse_record(header: Buffer, number: int, offset: int) -> tuple[Record, int]:
-    """(the record, its value's CRC) from its header and key."""
     size = key_length(header)
     _, _, slot, owner, length, crc = _RECORD.unpack_from(header)
     key = bytes(header[RECORD_BYTES : RECORD_BYTES + size])
     own = _CRC.unpack_from(header, _RECORD.size)[0]
     if owner != number or len(key) != size:
-        raise FormatError(f"a record of segment {owner}, or a short one")
+        raise FormatError(f"record of another segment ({owner}), or truncated")
     if own != zlib.crc32(key, zlib.crc32(bytes(header[: _RECORD.size]))):
-        raise FormatError("the record's header does not fit its checksum")
+        raise FormatError("the record's header fails its checksum")
     return Record(slot, offset, key, length, own), crc
 
 
-# -- table of contents -------------------------------------------------------------------------
 def pack_toc(records: Iterable[Record]) -> bytes:
-    """One entry for each slot, in order."""
+    """Pack one entry per slot, in order."""
     parts: list[bytes] = []
     for record in records:
         parts.append(_TOC.pack(record.offset, record.length, len(record.key), record.crc))
@@ -210,7 +203,7 @@ def pack_toc(records: Iterable[Record]) -> bytes:
 
 def parse_toc(data: bytes, seal: Seal) -> Iterator[Record]:
     if len(data) != seal.toc_length or zlib.crc32(data) != seal.toc_crc:
-        raise FormatError("the table of contents does not fit its checksum")
+        raise FormatError("the table of contents fails its checksum")
     place = 0
     for slot in range(seal.records):
         offset, length, key_bytes, crc = _TOC.unpack_from(data, place)

@@ -1,4 +1,4 @@
-"""Whether the disk takes writes, why not, and when to try again. Pure: the caller has the clock."""
+"""Disk write health and retry schedule. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 60.0
-# A disk which worked for so long has its troubles forgiven: the next one is retried soon again.
+# After this long without errors the retry delay resets.
 _FORGIVEN_S: Final = 120.0
 
 
 class DiskState(StrEnum):
-    """OK takes and gives values. In every other state nothing new goes down, and what is on disk
-    and can still be read is served; GONE and CLOSED have nothing to serve."""
+    """Only OK accepts writes; GONE and CLOSED serve no reads either."""
 
     OK = "ok"
-    FULL = "full"  # no space left, or a quota reached
+    FULL = "full"  # no space left or quota reached
     READ_ONLY = "read_only"
-    FAILING = "failing"  # input/output errors, and whatever has no name here
-    GONE = "gone"  # the folder was removed or replaced
+    FAILING = "failing"  # I/O and other errors
+    GONE = "gone"  # folder removed or replaced
     CLOSED = "closed"
 
 
 class GoneError(OSError):
-    """The folder is not the one which was opened."""
+    """The folder is not the one that was opened."""
 
 
 _STATES: Final = {
@@ -53,14 +52,14 @@ def state_of(error: OSError) -> DiskState:
 
 
 def text_of(error: OSError) -> str:
-    """A short reason without a path, fit for a metric's label and for people."""
+    """Return a short reason without a path, for metric labels and messages."""
     number = error.errno or 0
     name = errno.errorcode.get(number, type(error).__name__)
     return f"{name}: {os.strerror(number) if number else error}"
 
 
 class Health:
-    """Says each change once in the log."""
+    """Disk state with retries; logs each change once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,7 +77,7 @@ class Health:
         if self.state is DiskState.OK:
             return
         if self.state is not DiskState.CLOSED:
-            log.warning("disk %s takes values again (it was %s)", self._name, self.state.value)
+            log.warning("Disk %s is writable again (was %s)", self._name, self.state.value)
         self.state, self.reason = DiskState.OK, ""
         self._ok_since = now
 
@@ -88,7 +87,7 @@ class Health:
             self._delay = _FIRST_RETRY_S
         if state is not self.state:
             log.error(
-                "disk %s is %s (%s, while %s): values stay in memory only until it works again",
+                "Disk %s is %s (%s, while %s); values are kept in memory only until it recovers",
                 self._name, state.value, text_of(error), doing,
             )  # fmt: skip
         self.state, self.reason = state, f"{text_of(error)} ({doing})"

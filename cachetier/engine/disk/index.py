@@ -1,8 +1,7 @@
-"""Which key lies where on disk: one dictionary of small integers, and compact tables by segment.
+"""Disk index: one dictionary from key to a small integer, and compact tables per segment.
 
-Pure bookkeeping, no file call. About 330 bytes an entry with keys of 140 bytes (see
-docs/cache-disk.md), whatever the size of its value. Ends are milliseconds of wall clock, because
-they outlive the process. One thread only.
+No I/O. About 330 bytes per entry with 140-byte keys (docs/cache-disk.md), independent of value
+size. Expiry times are wall clock milliseconds, since they outlive the process. One thread only.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from cachetier.engine.disk.segment import SegmentFile
 _SLOT_BITS: Final = 16
 _SLOT_MASK: Final = (1 << _SLOT_BITS) - 1
 _MANY_USES: Final = 255
-# Measured: the key's object 33, its place in the dictionary 100, the number there 32, its row 37.
+# Measured bytes: key object 33, dictionary slot 100, its integer 32, table row 37.
 ENTRY_BYTES: Final = 210
 
 
 class Segment:
-    """What the index knows of one segment: a row for each slot, and how many readers need it."""
+    """Index of one segment: a row per slot, and the number of readers."""
 
     def __init__(self, file: SegmentFile, size: int) -> None:
         self.file = file
-        self.size = size  # what it takes of the disk
-        self.is_active = True  # records may still be added
+        self.size = size  # bytes on disk
+        self.is_active = True  # records may still be appended
         self.live = 0
         self.live_bytes = 0
-        self.risen = 0  # of the live ones, how many are in memory as well
+        self.risen = 0  # live records that are in memory as well
         self.pins = 0
         self.retired = False
         self.keys: list[bytes | None] = []
@@ -68,7 +67,6 @@ class Segment:
         return self._lengths[slot]
 
     def use(self, slot: int) -> int:
-        """How often it has been used by now, this use included."""
         uses = self._uses[slot]
         if uses < _MANY_USES:
             self._uses[slot] = uses = uses + 1
@@ -94,8 +92,8 @@ class Segment:
 
 class Index:
     def __init__(self) -> None:
-        self.segments: dict[int, Segment] = {}  # the oldest comes first
-        self._places: dict[bytes, int] = {}  # key -> segment's number and slot in one
+        self.segments: dict[int, Segment] = {}  # oldest first
+        self._places: dict[bytes, int] = {}  # key -> segment number and slot in one integer
         self._key_bytes = 0
 
     def __len__(self) -> int:
@@ -106,7 +104,6 @@ class Index:
 
     @property
     def bytes_estimated(self) -> int:
-        """What it takes of memory."""
         return self._key_bytes + len(self._places) * ENTRY_BYTES
 
     def keys(self) -> Iterator[bytes]:
@@ -122,7 +119,7 @@ class Index:
         self.segments[segment.file.number] = segment
 
     def put(self, segment: Segment, record: Record, ends_ms: int) -> None:
-        """A key has one place: whoever puts it again took it out before."""
+        """Add a key, which must not be in the index."""
         assert record.key not in self._places
         segment.put(record, ends_ms)
         self._key_bytes += len(record.key)
@@ -138,7 +135,7 @@ class Index:
         return segment, slot
 
     def retire(self, segment: Segment) -> int:
-        """Forget a segment and its keys; how many there were."""
+        """Remove a segment and its keys; return their number."""
         count = segment.live
         for key in segment.keys:
             if key is not None:
@@ -156,7 +153,7 @@ class Index:
         self._key_bytes = 0
 
     def ended(self, segment: Segment, now_ms: int) -> list[bytes]:
-        """Keys of one segment which are past their end."""
+        """Return the expired keys of a segment."""
         ends = segment.ends
         return [
             key
@@ -165,11 +162,10 @@ class Index:
         ]
 
     def oldest(self) -> Segment | None:
-        """The first one which nothing is added to."""
         return next((one for one in self.segments.values() if not one.is_active), None)
 
     def emptiest(self, below: float) -> Segment | None:
-        """The one with the least left of it, if that is less than `below` of its size."""
+        """Return the segment with the smallest live share, if below `below` of its size."""
         sealed = [one for one in self.segments.values() if not one.is_active]
         found = min(sealed, key=lambda one: one.live_bytes / one.size, default=None)
         return found if found is not None and found.live_bytes < below * found.size else None

@@ -1,6 +1,6 @@
-"""Values on their way to disk, as the loop sees them: found, cancelled, released when written.
+"""Values queued for disk, as the event loop sees them.
 
-The loop's thread only; what is shared with the writer's thread is so under the lock.
+Event loop only; state shared with the writer thread is guarded by the lock.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from cachetier.engine.disk.writer import Write
 
 
 class PendingWrites:
-    """At most one write for a key stands; one which was cancelled ends without being heard."""
+    """Pending writes, at most one valid per key; cancelled ones end silently."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self.lock = lock
-        self.waiting_bytes = 0  # held in memory until written
+        self.waiting_bytes = 0  # in memory until written
         self._writes: dict[bytes, Write] = {}
         self._held: set[Write] = set()
 
@@ -27,7 +27,7 @@ class PendingWrites:
         return self._writes.get(key)
 
     def value(self, key: bytes, now_ms: int) -> Write | None:
-        """One which can be read from memory meanwhile."""
+        """Return the key's write if its value can still be read from memory."""
         write = self._writes.get(key)
         return write if write is not None and write.hold and write.ends_ms > now_ms else None
 
@@ -38,7 +38,7 @@ class PendingWrites:
             self.waiting_bytes += write.length
 
     def cancel(self, key: bytes) -> Write | None:
-        """It will not count; if it does already, its `place` says where to wipe it."""
+        """Cancel the key's write; if already committed, its `place` is to be wiped."""
         write = self._writes.pop(key, None)
         if write is not None:
             with self.lock:
@@ -46,7 +46,7 @@ class PendingWrites:
         return write
 
     def ended(self, write: Write) -> bool:
-        """The writer is done with it. Whether it still stood."""
+        """Record that the writer finished; return whether the write was still valid."""
         stood = self._writes.get(write.key) is write
         if stood:
             del self._writes[write.key]
@@ -55,7 +55,7 @@ class PendingWrites:
         return stood
 
     def let_go(self, write: Write) -> None:
-        """Release its hold once neither the writer nor a reader needs it."""
+        """Release the hold once neither writer nor readers need it."""
         if not write.ended or write.readers or write.hold is None:
             return
         self._held.discard(write)
@@ -64,7 +64,6 @@ class PendingWrites:
         hold.release()
 
     def end_all(self) -> None:
-        """The writer is gone."""
         self._writes.clear()
         for write in list(self._held):
             write.ended = True

@@ -1,8 +1,7 @@
-"""One segment file: append, commit, wipe, seal, read back checked, and open again after a crash.
+"""Segment file: append, commit, wipe, seal, verified read, and recovery after a crash.
 
-Every call is a plain file call which may block and may raise OSError. `append` and `seal` belong to
-the writer's thread; `commit` and the wipes may come from two threads under one lock of the caller;
-reads from any.
+All calls block and may raise OSError. `append` and `seal` run on the writer thread; `commit` and
+wipes may run on two threads under the caller's lock; reads on any thread.
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ from cachetier.engine.disk import format as layout
 from cachetier.engine.disk.format import Buffer, FormatError, Record, Seal, Superblock
 
 _SUFFIX: Final = ".seg"
-_MAX_VIEWS: Final = 512  # in one call; the system takes 1024
+_MAX_VIEWS: Final = 512  # per call; the system limit is 1024
 _SCRATCH_BYTES: Final = 1024 * 1024
 _scratch = threading.local()
 
 
 class SyncError(OSError):
-    """What was written may be lost, and the system will not say which of it: a wipe, perhaps."""
+    """fsync failed: any unsynced write, wipes included, may be lost."""
 
 
 class RecoveredRecord(NamedTuple):
-    """A record which counts, as opening a segment finds it."""
-
     record: Record
     ends_ms: int
 
@@ -39,7 +36,7 @@ def path_of(folder: Path, number: int) -> Path:
 
 
 def number_of(path: Path) -> int | None:
-    """The segment's number if the file's name is one of ours."""
+    """Return the segment number from a file name, None for other files."""
     stem, suffix = path.stem, path.suffix
     if suffix != _SUFFIX or len(stem) != 16 or set(stem) - set("0123456789abcdef"):
         return None
@@ -47,7 +44,7 @@ def number_of(path: Path) -> int | None:
 
 
 class SegmentFile:
-    """An open segment. `end` is where the next record goes, `size` what the file takes."""
+    """Open segment. `end` is the offset of the next record, `size` the size of the file."""
 
     def __init__(self, path: Path, fd: int, head: Superblock) -> None:
         self.path = path
@@ -56,7 +53,7 @@ class SegmentFile:
         self.head = head
         self.end = head.records_offset
         self.sealed = False
-        self.unsynced = True  # something was written since the last `sync`
+        self.unsynced = True  # written since the last `sync`
         self.voided = False
         self.records: list[Record] = []  # of every slot, until sealed
         self._toc_bytes = 0
@@ -78,14 +75,12 @@ class SegmentFile:
     def size(self) -> int:
         return self.end + self._toc_bytes
 
-    # -- writing -------------------------------------------------------------------------------
     def fits(self, key: bytes, length: int) -> bool:
         more = layout.record_bytes(key, length) + layout.TOC_BYTES + len(key)
         room = self.size + more <= self.head.target_bytes
         return room and len(self.records) < self.head.slots
 
     def append(self, key: bytes, views: Sequence[Buffer], length: int, crc: int) -> Record:
-        """The record, which does not count before `commit`."""
         slot = len(self.records)
         header, own = layout.pack_record(self.number, slot, key, length, crc)
         record = Record(slot, self.end, key, length, own)
@@ -95,7 +90,7 @@ class SegmentFile:
         return record
 
     def copy(self, source: SegmentFile, record: Record) -> Record:
-        """Another segment's record appended here; FormatError if it is not intact."""
+        """Append another segment's record; raise FormatError if it is corrupt."""
         header, crc = source._header(record)
         slot = len(self.records)
         header, own = layout.pack_record(self.number, slot, record.key, record.length, crc)
@@ -118,18 +113,18 @@ class SegmentFile:
         self._toc_bytes += layout.TOC_BYTES + len(record.key)
 
     def commit(self, slot: int, ends_ms: int, crc: int) -> None:
-        """From now on the record counts; also how its end is changed."""
+        """Make the record valid, or change its expiry."""
         self.unsynced = True
         data = layout.pack_slot(self.number, slot, ends_ms, crc)
         _write_all(self.fd, [data], layout.slot_offset(slot))
 
     def wipe(self, slot: int) -> None:
-        """From now on the record is gone, also for whoever opens the file after a crash."""
+        """Invalidate the record, also for recovery after a crash."""
         self.unsynced = True
         _write_all(self.fd, [layout.EMPTY_SLOT], layout.slot_offset(slot))
 
     def wipe_many(self, slots: Sequence[int]) -> None:
-        """Many at the cost of one; nobody may commit meanwhile."""
+        """Invalidate many records with one write; no commit may run concurrently."""
         if not slots:
             return
         self.unsynced = True
@@ -142,12 +137,12 @@ class SegmentFile:
         _write_all(self.fd, [table], start)
 
     def void(self) -> None:
-        """From now on no record counts. One page, whole, so that nothing need be read for it."""
+        """Invalidate all records with one full-page write, which needs no read."""
         self.voided = True
         _write_all(self.fd, [bytes(layout.HEAD_BYTES)], 0)
 
     def unlink(self) -> None:
-        """Remove the file, if its name is still this file's: the folder may have been replaced."""
+        """Remove the file if the path is still this file: the folder may have been replaced."""
         try:
             there = self.path.stat()
         except FileNotFoundError:
@@ -157,11 +152,11 @@ class SegmentFile:
             self.path.unlink(missing_ok=True)
 
     def cut(self) -> None:
-        """Give back what a failed write left behind the last record."""
+        """Truncate what a failed write left after the last record."""
         os.ftruncate(self.fd, self.end)
 
     def seal(self) -> None:
-        """Make it quick to open; nothing is appended afterwards."""
+        """Write the toc for fast opening; no appends afterwards."""
         toc = layout.pack_toc(self.records)
         seal = Seal(self.end, len(toc), layout.crc32(toc), len(self.records))
         _write_all(self.fd, [toc], self.end)
@@ -170,7 +165,7 @@ class SegmentFile:
         self.records = []
 
     def sync(self) -> None:
-        """From any thread. Raises SyncError."""
+        """Sync to disk; callable from any thread. Raise SyncError."""
         self.unsynced = False
         try:
             os.fdatasync(self.fd)
@@ -180,13 +175,8 @@ class SegmentFile:
     def close(self) -> None:
         os.close(self.fd)
 
-    # -- reading -------------------------------------------------------------------------------
     def read(self, record: Record, views: Sequence[memoryview] | None = None) -> None:
-        """Read and check one value, into `views` or only into the system's cache.
-
-        Raises FormatError when it is not, byte for byte, what was written, OSError when the disk
-        fails.
-        """
+        """Verify a value, read into `views` or the page cache; raise FormatError or OSError."""
         _, crc = self._header(record)
         if views is None:
             found = layout.value_crc(self._chunks(record))
@@ -204,7 +194,7 @@ class SegmentFile:
         return header, crc
 
     def _chunks(self, record: Record) -> Iterator[memoryview]:
-        """The value, piece by piece, in memory of this thread which the next piece overwrites."""
+        """Yield the value in chunks from a per-thread buffer that each chunk overwrites."""
         if not hasattr(_scratch, "memory"):
             _scratch.memory = memoryview(bytearray(_SCRATCH_BYTES))
         place = record.value_offset
@@ -214,10 +204,9 @@ class SegmentFile:
             place += len(piece)
             yield piece
 
-    # -- opening -------------------------------------------------------------------------------
     @classmethod
     def open(cls, path: Path) -> tuple[SegmentFile, list[RecoveredRecord]]:
-        """The segment, sealed, and the records that count. FormatError if it cannot be one."""
+        """Return the sealed segment and its valid records; raise FormatError if invalid."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             head = os.pread(fd, layout.HEAD_BYTES, 0)
@@ -237,7 +226,7 @@ class SegmentFile:
             toc = os.pread(self.fd, seal.toc_length, seal.toc_offset)
             records = list(layout.parse_toc(toc, seal))
             self.end, self._toc_bytes, self.sealed = seal.toc_offset, len(toc), True
-        except FormatError:  # it was being written, or its toc is damaged: look at each record
+        except FormatError:  # unsealed, or its toc is damaged: scan the records
             records = list(self._walk(size))
             for record in records:
                 self._added(record)
@@ -274,7 +263,7 @@ class SegmentFile:
         return found
 
     def _seal_again(self) -> None:
-        """Cut the torn tail; a disk that does not take it is still good to be read."""
+        """Truncate the incomplete tail and seal; a read-only disk can still be read."""
         try:
             self.cut()
             self.seal()

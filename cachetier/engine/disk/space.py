@@ -1,8 +1,8 @@
-"""Which segments there are, how much of the disk they take, and which one goes when room is needed.
+"""Disk space management: which segments exist and which one is removed to make room.
 
-Mostly dead segments are compacted (what is left of them is moved), else the oldest one goes whole.
-A segment is voided on disk before it is forgotten here, and closed when its last reader is done.
-The loop's thread only.
+Mostly dead segments are compacted (live records are moved), else the oldest is removed whole. A
+segment is voided on disk before it is removed here, and closed after its last reader. Event loop
+only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cachetier.engine.disk.pending_writes import PendingWrites
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.writer import Write, WriteOutcome, Writer
 
-# A segment of which less is left is worth moving to make room; of a fuller one the age decides.
+# Segments with a smaller live share are compacted; otherwise the oldest is removed.
 _COMPACT_BELOW: Final = 1 / 3
-# Part of the limit from which on the oldest segments are about to go.
+# Fill level from which the oldest segments are about to be removed.
 _NEARLY_FULL: Final = 0.75
-# With so many segments' room free beyond the next, a limit which a full disk set is raised again.
+# Free segments beyond the next at which a limit set by a full disk is raised again.
 _PLENTY: Final = 4
 
 
@@ -34,7 +34,7 @@ class Space:
         under_way: PendingWrites,
         writer: Writer,
     ) -> None:
-        self.limit = capacity_bytes  # lower while the disk has no room for all of it
+        self.limit = capacity_bytes  # lower while the disk is full
         self._index = index
         self._capacity = capacity_bytes
         self._segment_bytes = segment_bytes
@@ -42,7 +42,7 @@ class Space:
         self._counters = counters
         self._under_way = under_way
         self._writer = writer
-        self._leaving: dict[SegmentFile, Segment] = {}  # forgotten and not closed yet
+        self._leaving: dict[SegmentFile, Segment] = {}  # removed but not yet closed
         self._victim: Segment | None = None  # being compacted
         self._moves_left = 0
 
@@ -54,7 +54,6 @@ class Space:
     def _kept_bytes(self) -> int:
         return sum(segment.size for segment in self._index.segments.values())
 
-    # -- the writer's news ---------------------------------------------------------------------
     def opened(self, file: SegmentFile, free_bytes: int) -> None:
         segment = Segment(file, self._segment_bytes)
         self._index.open(segment)
@@ -74,21 +73,20 @@ class Space:
         self._leaving.pop(file, None)
 
     def disk_is_full(self) -> None:
-        """What is used now is all there is: since room for one more is kept, this gives some."""
+        """Lower the limit to the current use; the room kept for one segment is thus freed."""
         self.limit = max(self.used_bytes, 2 * self._segment_bytes)
         self.make_room()
 
     def goes_soon(self, segment: Segment) -> bool:
-        """Whether a value which comes down again is better written anew than left there."""
+        """Return whether to rewrite a returning value, since the segment is removed soon."""
         if self._kept_bytes < self.limit * _NEARLY_FULL:
             return False
         segments = self._index.segments
         older = sum(number < segment.file.number for number in segments)
         return older < len(segments) // 4
 
-    # -- leaving -------------------------------------------------------------------------------
     def retire(self, segment: Segment) -> OSError | None:
-        """Forget a segment, for good before this returns; the error if the disk refused that."""
+        """Remove a segment durably; return the error if the disk rejected it."""
         trouble: OSError | None = None
         self._index.retire(segment)
         self._leaving[segment.file] = segment
@@ -115,18 +113,16 @@ class Space:
         for segment in list(self._index.segments.values()):
             self.retire(segment)
 
-    # -- making room ---------------------------------------------------------------------------
     def make_room(self, *, may_compact: bool = True) -> None:
-        """Keep room for one segment more than there are."""
         while self._is_short or self._index_is_large:
             if self._victim is not None:
-                return  # room is being made
+                return  # already in progress
             compacts = may_compact and not self._index_is_large and not self._writer.halted
             victim = self._index.emptiest(_COMPACT_BELOW) if compacts else None
             if victim is not None and victim.live:
                 self._compact(victim)
                 return
-            if victim is not None:  # one found at the start may have nothing left
+            if victim is not None:  # a recovered segment may have no live records
                 self.retire(victim)
                 continue
             oldest = self._index.oldest()
@@ -164,7 +160,7 @@ class Space:
             self._writer.move(move)
 
     def moved(self, outcome: WriteOutcome) -> None:
-        """One of the victim's records was moved, or could not be."""
+        """Handle the end of a move of one of the victim's records."""
         self._counters.moved += outcome is WriteOutcome.WRITTEN
         self._moves_left -= 1
         if self._moves_left:
@@ -173,11 +169,11 @@ class Space:
         assert victim is not None
         self.remove_if_empty(victim)
         self.unpin(victim)
-        self.make_room(may_compact=not victim.live)  # else it would be tried for ever
+        self.make_room(may_compact=not victim.live)  # avoids endless retries
 
 
 def _unlink(file: SegmentFile, error: OSError) -> OSError | None:
-    """The other way to have no record of it count."""
+    """Unlink a segment that could not be voided; return `error` if that fails too."""
     try:
         file.unlink()
     except OSError:

@@ -1,7 +1,7 @@
-"""The threads which read: every value is checked before one byte of it is sent.
+"""Disk reader and sync threads, and the mailbox that returns results to the event loop.
 
-Reading pulls the value into the system's cache, so that the loop's sendfile afterwards does not
-wait for the disk; or, where memory was made for it, into that.
+Every value is verified before it is sent. A read fills the page cache, so that sendfile does not
+wait for the disk, or the memory reserved for the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cachetier.engine.disk.segment import SegmentFile
 log = logging.getLogger(__name__)
 
 Call = Callable[[], None]
-# Has a call made on the loop's thread soon: loop.call_soon_threadsafe.
+# Schedule a call on the event loop: loop.call_soon_threadsafe.
 Post = Callable[[Call], object]
 
 
@@ -31,14 +31,14 @@ class Mailbox:
         self._is_posted = False
 
     def put(self, call: Call) -> None:
-        """From any thread."""
+        """Queue a call. Thread-safe."""
         with self._lock:
             self._calls.append(call)
             wake, self._is_posted = not self._is_posted, True
         if wake:
             try:
                 self._post(self._deliver)
-            except RuntimeError:  # the loop was closed: nobody is left to be told
+            except RuntimeError:  # loop closed: nobody waits for the result
                 return
 
     def _deliver(self) -> None:
@@ -48,15 +48,15 @@ class Mailbox:
         for call in calls:
             try:
                 call()
-            except Exception:  # one listener's fault must not keep the others' news from them
-                log.exception("hearing of the disk failed")
+            except Exception:  # one failing callback must not block the others
+                log.exception("Disk callback failed")
 
 
 THREADS: Final = 4
-# Reads asked for and not done: beyond it a disk is so far behind that recomputing is quicker.
+# Maximum queued reads; beyond it recomputing is faster than the disk.
 MAX_WAITING: Final = 256
 
-# None: the value is what was written. Else why not.
+# None: verified. Otherwise the reason.
 Done = Callable[[FormatError | OSError | None], None]
 
 
@@ -91,7 +91,7 @@ class Reader:
         done(trouble)
 
     def close(self) -> None:
-        """Reads which were not begun are forgotten."""
+        """Stop; drop queued reads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -99,7 +99,7 @@ _MAX_BEHIND_BYTES: Final = 256 * 1024 * 1024
 
 
 class Syncer:
-    """The writer's thread only. Its calls raise the OSError of any sync which failed."""
+    """Background fsync. Writer thread only; calls raise the OSError of any failed sync."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="l2-disk-syncer")
@@ -107,14 +107,14 @@ class Syncer:
         self._behind = 0
 
     def sync(self, file: SegmentFile, written_bytes: int) -> None:
-        """So much was written to it since it was given here last."""
+        """Count bytes written to the file and sync when due."""
         self._syncs.append((file, written_bytes, self._thread.submit(file.sync)))
         self._behind += written_bytes
         while self._syncs and (self._syncs[0][2].done() or self._behind > _MAX_BEHIND_BYTES):
             self._finish_first()
 
     def forget(self, file: SegmentFile) -> None:
-        """It is about to be closed: nothing may be under way on it."""
+        """Wait for syncs of a file that is about to be closed."""
         for _, _, sync in [one for one in self._syncs if one[0] is file]:
             if not sync.cancel():
                 sync.exception()
@@ -126,7 +126,7 @@ class Syncer:
             sync.result()
 
     def forget_all(self) -> None:
-        """One failed: what the others say changes nothing."""
+        """Drop all syncs after a failure; other results do not matter."""
         for _, _, sync in self._syncs:
             if not sync.cancel():
                 sync.exception()

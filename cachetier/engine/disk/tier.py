@@ -1,9 +1,9 @@
-"""The disk tier as the store sees it: takes what leaves memory, finds it again, drops it for good.
+"""Disk tier of the store: accepts evicted values, finds and drops them.
 
-Runs on the loop's thread and never waits for a value: one thread writes, some read, and tell how it
-ended. What must be true before a reply goes out (a key dropped, overwritten, flushed, given another
-end) is written here at once, 16 bytes in place: a process killed afterwards cannot bring back what
-was gone. A disk in trouble is a tier which takes nothing; it never is an error for a client.
+Runs on the event loop and never waits for values: one thread writes, others read, and report back.
+Drops, overwrites, flushes and expiry changes must be durable before the reply, so they are written
+synchronously, 16 bytes in place: a killed process cannot bring dropped values back. A failing disk
+only declines values; clients see no error.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _CHECK_TICKS: Final = 2
 
 
 def segment_bytes_for(capacity_bytes: int) -> int:
-    """Few enough to be open all at once, small enough that the oldest is no great loss."""
+    """Return the segment size: few enough to keep all open, small enough to lose the oldest."""
     return min(max(capacity_bytes // 64, min(capacity_bytes // 8, 64 * MIB)), 8192 * MIB)
 
 
 class DiskTier:
-    """`tick` it every second, `close` it. One thread only, but for what `post` takes.
+    """Disk tier. Call `tick` every second and `close` at the end. Event loop only, except `post`.
 
-    `queue_bytes` may wait in memory to be written; the index may take `max_index_bytes` of it.
+    Up to `queue_bytes` of memory hold values to be written; the index may use `max_index_bytes`.
     """
 
     def __init__(
@@ -59,8 +59,7 @@ class DiskTier:
         max_index_bytes: int,
         post: Post,
     ) -> None:
-        """Finds what is there, and blocks meanwhile. Raises InUseError; a disk in trouble is tried
-        again later."""
+        """Recover the folder; blocks. Raise InUseError; other disk errors are retried later."""
         self.counters = DiskCounters()
         self.health = Health(str(path))
         self._segment_bytes = segment_bytes_for(capacity_bytes)
@@ -96,46 +95,44 @@ class DiskTier:
             return None, Index()
         self.health.worked(now)
         log.info(
-            "disk %s: %d values found in %d segments, %d segments removed, in %.2f s",
+            "Disk %s: recovered %d values in %d segments, removed %d segments, in %.2f s",
             path, len(index), len(index.segments), removed, time.monotonic() - now,
         )  # fmt: skip
         return folder, index
 
     def close(self, finish_s: float) -> None:
-        """Write what is waiting, for so long at most, and leave the folder in good order. Blocks.
-        Values handed out may not be read any more."""
+        """Write queued values and close cleanly within `finish_s` seconds. Ends reads. Blocks."""
         self.health.closed("stopping")
         self._reader.close()
         self._writer.stop(finish_s)
         if not self._writer.join(finish_s + 1.0):
-            log.error("the disk does not answer: it is left as it is")
+            log.error("Disk did not respond in time; the folder was not closed cleanly")
         self._index.forget_all()
         self._under_way.end_all()
 
     def tick(self) -> None:
-        """Once a second."""
+        """Run periodic work. Called once per second."""
         self._ticks += 1
         now = time.monotonic()
         if self.health.may_try(now):
-            self.health.retry_at = math.inf  # until this try has ended
+            self.health.retry_at = math.inf  # until this attempt ends
             self._writer.retry()
         elif self.health.is_ok and self._ticks % _CHECK_TICKS == 0:
             self._writer.check()
         self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """One segment each time: what has ended is not served anyway, this only frees its place."""
+        """Free expired entries of one segment per call; expired values are never served."""
         segments = list(self._index.segments.values())
         if segments:
             segment = segments[self._ticks % len(segments)]
             for key in self._index.ended(segment, _wall_ms()):
-                self._index.take(key)  # the file says itself that it has ended
+                self._index.take(key)  # the slot on disk holds the expiry already
             self._space.remove_if_empty(segment)
 
-    # -- the store's calls ---------------------------------------------------------------------
     @property
     def spare_bytes(self) -> int:
-        """Memory to keep free for values on their way down, less what these take now."""
+        """Return the memory to keep free for values to be written, less what they use now."""
         if not self.health.is_ok:
             return 0
         return max(self._queue_bytes - self._under_way.waiting_bytes, 0)
@@ -145,7 +142,7 @@ class DiskTier:
         declined = self._declines(key, hold.length, ends_ms)
         place = self._index.find(key)
         if place is not None and (declined or not self._space.goes_soon(place[0])):
-            place[0].sink(place[1])  # it was brought up from here, and is here still
+            place[0].sink(place[1])  # promoted from here and still on disk
             hold.release()
             return
         if declined is not None:
@@ -169,7 +166,7 @@ class DiskTier:
         return None
 
     def find(self, key: bytes, now: float) -> Hold | StoredValue | None:  # noqa: ARG002
-        """Counted as a use."""
+        """Return the value, counted as a use."""
         place = self._alive(key)
         if place is None:
             write = self._under_way.value(key, _wall_ms())
@@ -210,7 +207,7 @@ class DiskTier:
         ends_ms = NEVER if ttl_s is None else _wall_ms() + max(int(ttl_s * 1000), 1)
         place, write = self._index.find(key), self._under_way.get(key)
         try:
-            with self._lock:  # a move must not end in between: it has two places
+            with self._lock:  # a move must not finish in between: the record has two places
                 if write is not None:
                     write.ends_ms = ends_ms
                 if write is not None and write.place is not None:
@@ -218,7 +215,7 @@ class DiskTier:
                     file.commit(record.slot, ends_ms, record.crc)
                 elif place is not None:
                     place[0].file.commit(place[1], ends_ms, place[0].record(place[1]).crc)
-        except OSError as exc:  # with its old end it might outlive the new one
+        except OSError as exc:  # with its old expiry it might outlive the new one
             self._refused(exc)
             return self.drop(key)
         if place is not None:
@@ -276,12 +273,11 @@ class DiskTier:
             reason=self.health.reason,
         )
 
-    # -- what must be on disk before a reply ---------------------------------------------------
     def _wipe(self, file: SegmentFile, slots: Sequence[int]) -> None:
         if file.voided:
             return
         try:
-            if len(slots) == 1:  # without the lock: the writer may wait for the disk under it
+            if len(slots) == 1:  # lock-free: the writer may hold the lock during disk I/O
                 file.wipe(slots[0])
             else:
                 with self._lock:
@@ -289,7 +285,7 @@ class DiskTier:
         except OSError as exc:
             self._refused(exc)
             segment = self._index.segments.get(file.number)
-            if segment is not None:  # what cannot be dropped alone goes with all around it
+            if segment is not None:  # a record that cannot be wiped is removed with its segment
                 self._retire(segment)
 
     def _retire(self, segment: Segment) -> None:
@@ -301,7 +297,6 @@ class DiskTier:
         self._writer.halted = True
         self.failed(error, "dropping a value")
 
-    # -- reading -------------------------------------------------------------------------------
     def _alive(self, key: bytes) -> tuple[Segment, int] | None:
         place = self._index.find(key)
         if place is None or place[0].ends[place[1]] <= _wall_ms():
@@ -322,7 +317,7 @@ class DiskTier:
             return
         kind = ReadOutcome.CORRUPT if isinstance(trouble, FormatError) else ReadOutcome.ERROR
         self.counters.reads[kind] += 1
-        log.warning("a value of segment %x is dropped: %s", segment.file.number, trouble)
+        log.warning("Dropped an unreadable value of segment %x: %s", segment.file.number, trouble)
         if self.is_at(segment, record):
             self.drop(record.key)
 
@@ -330,8 +325,11 @@ class DiskTier:
         return self._index.find(record.key) == (segment, record.slot)
 
     def bring_up(self, segment: Segment, record: Record, commit: Commit) -> bool:
-        """Have it stored above. The store drops here what it stores anew; this is the same value,
-        and stays, so that nothing need be written when it comes down again."""
+        """Store the value in memory through `commit`, keeping the disk copy.
+
+        The store drops a newly stored key from disk; the promoted value is the same, so it stays
+        and need not be rewritten on eviction.
+        """
         self._rising = record.key
         try:
             declined = commit()
@@ -345,7 +343,6 @@ class DiskTier:
     def unpin(self, segment: Segment) -> None:
         self._space.unpin(segment)
 
-    # -- the writer's news ---------------------------------------------------------------------
     def opened(self, file: SegmentFile, free_bytes: int) -> None:
         self._space.opened(file, free_bytes)
 
@@ -396,7 +393,7 @@ class DiskTier:
 
 
 _DECLINED: Final = {
-    WriteOutcome.WRITTEN: DiskDecline.ENDED,  # and cancelled at the last moment
+    WriteOutcome.WRITTEN: DiskDecline.ENDED,  # cancelled just after it was written
     WriteOutcome.CANCELLED: DiskDecline.ENDED,
     WriteOutcome.DOWN: DiskDecline.DOWN,
 }
@@ -407,7 +404,7 @@ def _wall_ms() -> int:
 
 
 def _ends_ms(ends_at: float) -> int:
-    """On the wall clock, of a time on the monotonic one."""
+    """Convert a monotonic time to wall clock milliseconds."""
     if ends_at == math.inf:
         return NEVER
     return _wall_ms() + int((ends_at - time.monotonic()) * 1000)

@@ -1,28 +1,47 @@
-"""What the tier hands out: a value pinned in its segment, or one still on its way down."""
+"""Values handed out by the disk tier: pinned in their segment, or still being written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from cachetier.engine.disk.format import FormatError
+from cachetier.engine.disk.format import FormatError, Record
 from cachetier.engine.disk.index import Segment
 from cachetier.engine.disk.writer import Write
 from cachetier.engine.store import Declined, Hold
 
-if TYPE_CHECKING:
-    from cachetier.engine.disk.tier import DiskTier
-
-# A value used so often from disk is worth memory.
+# Uses after which a disk value is promoted to memory.
 _PROMOTED_AT = 2
 
 
+class ValueSource(Protocol):
+    def is_at(self, segment: Segment, record: Record) -> bool: ...
+
+    def read(
+        self,
+        segment: Segment,
+        record: Record,
+        views: Sequence[memoryview] | None,
+        done: Callable[[FormatError | OSError | None], None],
+    ) -> None: ...
+
+    def was_read(
+        self, segment: Segment, record: Record, trouble: FormatError | OSError | None
+    ) -> None: ...
+
+    def bring_up(
+        self, segment: Segment, record: Record, commit: Callable[[], Declined | None]
+    ) -> bool: ...
+
+    def unpin(self, segment: Segment) -> None: ...
+
+
 class StoredValue:
-    """Pinned until `release`: its segment's file stays open, removed or not."""
+    """Disk value, pinned until `release`: its file stays open even if removed."""
 
     __slots__ = ("_is_released", "_segment", "_tier", "record", "uses")
 
-    def __init__(self, tier: DiskTier, segment: Segment, slot: int) -> None:
+    def __init__(self, tier: ValueSource, segment: Segment, slot: int) -> None:
         self._tier = tier
         self._segment = segment
         self._is_released = False
@@ -48,15 +67,16 @@ class StoredValue:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still the key's value."""
         return self._tier.is_at(self._segment, self.record)
 
     def fetch(
         self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
     ) -> None:
-        """Read and check it in another thread, into `views` or only into the system's cache; then
-        `done` is told whether it is what was written. If not it is gone for good. `views` must
-        stay as they are until then, also when the value is released."""
+        """Read and verify on another thread, into `views` or the page cache, then call `done` with
+        the result.
+
+        A corrupt value is dropped. `views` must stay valid until then, even after `release`.
+        """
         tier, segment = self._tier, self._segment
         segment.pins += 1
 
@@ -68,7 +88,7 @@ class StoredValue:
         tier.read(segment, self.record, views, read)
 
     def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
-        """Whether `commit`, which stores these bytes above, did so."""
+        """Return whether `commit` stored these bytes in memory."""
         return self._tier.bring_up(self._segment, self.record, commit)
 
     def release(self) -> None:
@@ -78,7 +98,7 @@ class StoredValue:
 
 
 class SharedHold(Hold):
-    """A value on its way down, read once more before it is there."""
+    """Second hold on a value that is being written."""
 
     __slots__ = ("_let_go", "_write")
 

@@ -1,8 +1,7 @@
-"""The one thread which writes: records, moves, seals, the removal of files, the way back after a
-failure.
+"""Disk writer thread: records, moves, seals, file removal, and recovery after a failure.
 
-Whoever gives it work is told of each piece's end by `Events`, on the loop's thread, in order. After
-a failed write it is halted: everything given fails at once until `retry` works.
+The end of each piece of work is reported through `Events`, on the event loop, in order. After a
+failed write the writer is halted: all work fails at once until `retry` succeeds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from cachetier.engine.store import Hold
 
 log = logging.getLogger(__name__)
 
-# So much of a file is made durable at a time.
+# Bytes per sync.
 _SYNC_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -38,16 +37,16 @@ _NOTHING: Final[deque[Write]] = deque()
 class WriteOutcome(StrEnum):
     WRITTEN = "written"
     CANCELLED = "cancelled"
-    DOWN = "down"  # the disk does not take writes
-    NO_ROOM = "no_room"  # for a move: more has to go first
-    CORRUPT = "corrupt"  # what was to be moved is not what was written
+    DOWN = "down"  # disk not writable
+    NO_ROOM = "no_room"  # for a move: other segments must be removed first
+    CORRUPT = "corrupt"  # source record of a move is corrupt
 
 
 class Write:
-    """One value on its way to disk: the bytes under `hold`, or a record moved from `source`.
+    """Pending write: the bytes under `hold`, or a record moved from `source`.
 
-    `cancelled`, `ends_ms` and `place` are shared with the writer's thread under the lock; `hold`,
-    `readers` and `ended` are the loop's.
+    `cancelled`, `ends_ms` and `place` are shared with the writer thread under the lock; `hold`,
+    `readers` and `ended` belong to the event loop.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class Write:
 
 
 class Events(Protocol):
-    """Called on the loop's thread."""
+    """Writer callbacks, on the event loop."""
 
     def opened(self, file: SegmentFile, free_bytes: int) -> None: ...
     def finished(self, file: SegmentFile, size: int) -> None: ...
@@ -89,7 +88,7 @@ class Events(Protocol):
 
 
 class Writer:
-    """`lock` guards what a Write shares. `files` are the segments there are already."""
+    """Writer thread; `lock` guards shared fields of Writes, `files` are the existing segments."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class Writer:
         self._files: dict[SegmentFile, int] = {file: file.size for file in files}
         self._next_number = max((file.number for file in files), default=0) + 1
         self._active: SegmentFile | None = None
-        self._leftovers: list[SegmentFile] = []  # which must go before anything is written
+        self._leftovers: list[SegmentFile] = []  # to remove before any write
         self._syncer = Syncer()
         self._since_sync = 0
         self._is_doubtful = False
@@ -128,7 +127,6 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="l2-disk-writer", daemon=True)
         self._thread.start()
 
-    # -- from the loop's thread ----------------------------------------------------------------
     def write(self, write: Write) -> None:
         with self._wake:
             self._writes.append(write)
@@ -140,18 +138,16 @@ class Writer:
             self._wake.notify()
 
     def remove(self, file: SegmentFile) -> None:
-        """Delete and close; nobody reads it any more."""
         self._do(lambda: self._remove(file))
 
     def retry(self) -> None:
         self._do(self._retry)
 
     def check(self) -> None:
-        """Whether the folder is still there."""
         self._do(self._check)
 
     def stop(self, finish_s: float) -> None:
-        """Do what is asked already, for so long at most, and leave in good order."""
+        """Finish queued work for up to `finish_s` seconds and close the folder cleanly."""
         with self._wake:
             self._stop_at = time.monotonic() + finish_s
             self._wake.notify()
@@ -165,7 +161,6 @@ class Writer:
             self._urgent.append(piece)
             self._wake.notify()
 
-    # -- the thread ----------------------------------------------------------------------------
     def _run(self) -> None:
         while True:
             piece = self._next()
@@ -178,7 +173,7 @@ class Writer:
         self._leave()
 
     def _next(self) -> Write | Callable[[], None] | None:
-        """Moves take turns with writes: they make the room which the writes need."""
+        """Return the next work item; moves alternate with writes, since they make room for them."""
         with self._wake:
             while True:
                 if self._stop_at is not None and time.monotonic() >= self._stop_at:
@@ -201,9 +196,8 @@ class Writer:
     def _tell(self, event: Callable[..., None], *args: object) -> None:
         self._mailbox.put(lambda: event(*args))
 
-    # -- writing -------------------------------------------------------------------------------
     def _write(self, write: Write) -> None:
-        """A value waits for room; a move, which is to make some, does not."""
+        """Write one item; a value waits for room, a move does not."""
         outcome = self._try(write)
         if outcome is WriteOutcome.NO_ROOM and write.source is None:
             self._is_short = True
@@ -222,9 +216,9 @@ class Writer:
             return WriteOutcome.CORRUPT
         except OSError as exc:
             self._halt(exc, "writing")
-        except Exception:  # a dead thread would hold memory for ever, and nobody would see it
-            log.exception("the disk's writer failed")
-            self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
+        except Exception:  # a dead thread would silently hold memory forever
+            log.exception("Disk writer failed with an internal error; pausing writes")
+            self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "handling an internal error")
         return WriteOutcome.DOWN
 
     def _append(self, write: Write) -> WriteOutcome:
@@ -241,7 +235,7 @@ class Writer:
                 return WriteOutcome.CANCELLED
             file.commit(record.slot, write.ends_ms, record.crc)
             write.place = (file, record)
-            if write.source is not None:  # or what is dropped from its new place would come back
+            if write.source is not None:  # else a dropped record would return from its new place
                 write.source[0].wipe(write.source[1].slot)
         self._since_sync += record.end - record.offset
         if self._since_sync >= _SYNC_BYTES:
@@ -253,7 +247,7 @@ class Writer:
         self._syncer.sync(file, written)
 
     def _file_for(self, write: Write) -> SegmentFile | None:
-        """The active segment, or a new one; None if there is no room for that now."""
+        """Return the active or a new segment; None if there is no room now."""
         active = self._active
         if active is not None and not active.voided and active.fits(write.key, write.length):
             return active
@@ -292,20 +286,19 @@ class Writer:
             self._doubt()
         active, self._active = self._active, None
         if active is not None:
-            with contextlib.suppress(OSError):  # it is cut when the folder is opened next
+            with contextlib.suppress(OSError):  # truncated when the folder is opened next
                 active.cut()
             self._files[active] = active.size
             self._tell(self._events.finished, active, active.size)
         self._tell(self._events.failed, error, doing)
 
     def _doubt(self) -> None:
-        """This process knows what was dropped; one which opens the folder later does not."""
+        """Mark the folder untrusted: a later process cannot tell which records were dropped."""
         self._is_doubtful = True
         if self._folder is not None:
-            with contextlib.suppress(OSError):  # the machine is likely to be started anew
+            with contextlib.suppress(OSError):  # the machine is likely to be restarted
                 self._folder.disown()
 
-    # -- removing ------------------------------------------------------------------------------
     def _remove(self, file: SegmentFile) -> None:
         if file is self._active:
             self._active = None
@@ -324,7 +317,6 @@ class Writer:
         self._is_short = False
         self._tell(self._events.closed, file)
 
-    # -- the way back --------------------------------------------------------------------------
     def _check(self) -> None:
         if self._folder is not None and not self.halted:
             try:
@@ -363,13 +355,13 @@ class Writer:
             self._folder = self._open_again()
 
     def _open_again(self) -> Folder:
-        """Empty: what was dropped meanwhile is not known, so nothing in it may be believed."""
+        """Open and empty the folder: values dropped during the failure must not return."""
         try:
             folder = Folder(self._path)
         except InUseError as exc:
             raise OSError(errno.EBUSY, str(exc)) from None
         if self._device not in (None, folder.device):
-            folder.close()  # an unmounted volume leaves a folder of the disk below
+            folder.close()  # an unmounted volume leaves a folder of the underlying disk
             raise GoneError(errno.ENODEV, "the folder is on another file system")
         try:
             for path in folder.segments():
@@ -380,7 +372,6 @@ class Writer:
             raise
         return folder
 
-    # -- the end -------------------------------------------------------------------------------
     def _leave(self) -> None:
         try:
             if self._active is not None and not self.halted:
@@ -393,7 +384,7 @@ class Writer:
             if self._folder is not None and fine:
                 self._folder.leave_in_order()
         except OSError as exc:
-            log.error("the disk was not left in order: %s", exc)
+            log.error("Disk folder was not closed cleanly: %s", exc)
             if isinstance(exc, SyncError):
                 self._doubt()
         finally:

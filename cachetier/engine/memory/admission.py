@@ -1,14 +1,13 @@
-"""Refuses values of a namespace which only thrashes: hardly any of it is used before it has to go.
+"""Admission control: rejects values of a namespace that only thrashes.
 
-A gate of the store. A job that reads more than the node holds, once or round and round, pushes out
-what others use and finds nothing of its own. Per namespace we count what is pushed out for want of
-room and what is used meanwhile: when a quarter of the capacity went, and there was not one use to
-a hundred values that went, the door is shut for that namespace, and what it has stays: of a job
-going round and round, some will be found.
+A gate of the store. A job that reads more than the node holds evicts others' values without hits of
+its own. Per namespace, evictions and uses are counted: when a quarter of the capacity was evicted
+with less than one use per hundred values, the namespace is shut; its stored values stay, so a
+cyclic job finds some.
 
-While the door is shut we remember which keys were refused, for as many bytes as the node holds: a
-key that comes again so soon would have been found. When enough of them do, the door opens. Off
-unless asked for (--admission): see docs/benchmarks/cache.md for what it gains and where it costs.
+While shut, rejected keys are remembered for as many bytes as the node holds: a key requested again
+that soon would have been a hit. When enough of them are, the namespace is opened. Off by default
+(--admission); docs/benchmarks/cache.md has gains and costs.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from cachetier.engine.policies.base import Ghosts
 from cachetier.engine.store import Declined, DeclineReason, EvictionReason
 from cachetier.wire import envelope
 
-_WINDOW: Final = 4  # a decision for each quarter of the capacity that went, or was refused
-_SHUT_BELOW: Final = 0.01  # uses to a value that went
-_OPEN_ABOVE: Final = 0.05  # of what was refused, the part that came again in time
-# Names come from clients: the one seen least lately is forgotten, and begins anew.
+_WINDOW: Final = 4  # decisions per capacity evicted or rejected
+_SHUT_BELOW: Final = 0.01  # uses per evicted value
+_OPEN_ABOVE: Final = 0.05  # share of rejected bytes requested again in time
+# Namespace names come from clients: the least recent one is dropped and starts anew.
 _MAX_SPACES: Final = 256
 
 
@@ -34,24 +33,22 @@ class _Space:
     def __init__(self) -> None:
         self.gone = 0
         self.gone_bytes = 0
-        self.uses = 0  # of any value, meanwhile
+        self.uses = 0  # of any value
         self.refused = 0  # bytes
-        self.again = 0  # of them
-        self.shut: Ghosts | None = None  # what was refused lately; None: the door is open
+        self.again = 0  # bytes of them requested again
+        self.shut: Ghosts | None = None  # recently rejected keys; None: namespace open
 
 
 class NamespaceAdmission:
-    """`capacity` answers how many bytes the node may hold now."""
+    """Admission per namespace. `capacity` returns the node's current capacity in bytes."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
         self._capacity = capacity
         self._spaces: OrderedDict[str, _Space] = OrderedDict()
 
     def shut(self) -> list[str]:
-        """Namespaces which are refused now."""
         return [name for name, space in self._spaces.items() if space.shut is not None]
 
-    # -- a gate --------------------------------------------------------------------------------
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
         space = self._space(key)
         if space.shut is None:

@@ -1,16 +1,14 @@
-"""One piece of memory, cut in pages, in which long values lie: private, or shared with readers.
+"""Arena: one paged mapping for long values, private or shared with readers.
 
-Theory of operation. The mapping is made once, for as much as the node may ever be grown to, which
-costs nothing: the kernel gives memory to a page when it is first written. A value takes the pages
-it needs, in as few runs as there are (pages.py), so there is no fragmentation but the rest of each
-value's last page. Pages are warmed before their first use, some megabytes at a time and on huge
-pages where the kernel has them, as a fault a page while receiving costs more than the receiving.
-In shared memory warming is also what makes it safe: memory which the system does not have is an
-error here, where it is answered by a smaller arena, and not a SIGBUS later.
+The mapping is made once, for the maximum size of the node; the kernel allocates pages on first
+write. A value takes as few page runs as possible (pages.py), so the only fragmentation is each
+value's last page. Pages are warmed in batches, on huge pages where available, since a fault per
+page costs more than receiving the data. In shared memory, warming turns a lack of system memory
+into an error (the arena shrinks) instead of a later SIGBUS.
 
-Shared, the arena is a file in /dev/shm which this process holds locked: the lock ends with the
-process however it ends, so a file of ours which nobody holds was left behind and is removed by the
-next node that starts. The first page is a header (cachetier.wire.arena).
+A shared arena is a file in /dev/shm that this process keeps locked. The lock ends with the process,
+so an unlocked file was left behind and is removed by the next node. The first page is a header
+(cachetier.wire.arena).
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from cachetier.wire import arena as wire
 log = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 16 * 1024
-# Warmed at once: one huge page.
+# Warmed at a time: one huge page.
 _STEP: Final = 2 * 1024 * 1024 // PAGE_BYTES
-_MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; not named by the mmap module
+_MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; missing in the mmap module
 _MAP_NORESERVE: Final = 0x4000
 
 # (offset in the arena, length)
@@ -41,21 +39,21 @@ Extent = tuple[int, int]
 
 
 class ArenaError(RuntimeError):
-    """Says what is wrong with the shared memory asked for, and what to do."""
+    """Shared memory error; the message states reason and fix."""
 
 
 class NoRoomError(ArenaError):
-    """The shared memory of this machine is too small; private memory would do."""
+    """Not enough shared memory on this machine; private memory works."""
 
 
 class Arena:
-    """`capacity_bytes` may be changed up to `limit_bytes`. One thread only."""
+    """Arena; `capacity_bytes` may change up to `limit_bytes`. One thread only."""
 
     def __init__(self, capacity_bytes: int, *, limit_bytes: int = 0, shm: str = "") -> None:
         self.shm = shm
         self.token = secrets.token_bytes(16)
         self._fd = -1
-        self._first = 1 if shm else 0  # the header's page is nobody's
+        self._first = 1 if shm else 0  # reserved for the header
         count = capacity_bytes // PAGE_BYTES
         self._limit = self._first + max(count, limit_bytes // PAGE_BYTES)
         self._map = self._map_shared(count) if shm else self._map_private(count)
@@ -64,16 +62,15 @@ class Arena:
         self._read_view = self._view.toreadonly()
         self._pages = Pages(self._first, count)
         self._count = count
-        self._warm = bytearray(self._limit)  # a byte a page: 1 once it has memory
-        self._mark = self._first  # no page from here on was ever warmed
+        self._warm = bytearray(self._limit)  # per page: 1 once it has memory
+        self._mark = self._first  # pages from here on were never warmed
         self.short_of_memory = False
 
-    # -- mapping -------------------------------------------------------------------------------
     def _map_private(self, count: int) -> mmap.mmap:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         try:
             found = mmap.mmap(-1, self._limit * PAGE_BYTES, flags=flags | _MAP_NORESERVE)
-        except OSError:  # address space is limited here: no growing then
+        except OSError:  # address space is limited: no growth possible
             found = mmap.mmap(-1, max(count, 1) * PAGE_BYTES, flags=flags)
         for advice in ("MADV_HUGEPAGE", "MADV_DONTDUMP"):
             _advise(found, getattr(mmap, advice, None))
@@ -99,14 +96,13 @@ class Arena:
         return found
 
     def close(self) -> None:
-        """Removes the file; the memory itself goes with the last who has it mapped."""
+        """Remove the file; memory is freed with its last mapping."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 Path(wire.FOLDER, self.shm).unlink()
             os.close(self._fd)
             self._fd = -1
 
-    # -- places --------------------------------------------------------------------------------
     @property
     def capacity_bytes(self) -> int:
         return self._count * PAGE_BYTES
@@ -117,12 +113,10 @@ class Arena:
 
     @staticmethod
     def cost(length: int) -> int:
-        """What a value of this length takes."""
         return -(-length // PAGE_BYTES) * PAGE_BYTES
 
     def take(self, length: int) -> list[Extent] | None:
-        """A place for `length` bytes; None if there is none, or no memory for it (the arena is
-        smaller from then on)."""
+        """Allocate `length` bytes; None without room or system memory (the arena then shrinks)."""
         runs = self._pages.take(-(-length // PAGE_BYTES))
         if runs is None:
             return None
@@ -142,9 +136,8 @@ class Arena:
     def readable(self, extents: Sequence[Extent]) -> list[memoryview]:
         return [self._read_view[at : at + size] for at, size in extents]
 
-    # -- size ----------------------------------------------------------------------------------
     def resize(self, capacity_bytes: int) -> None:
-        """Shrinks by as many pages as are free now; call again when more are."""
+        """Resize; shrinks by the pages free now, so call again when more are freed."""
         wanted = min(capacity_bytes // PAGE_BYTES, self._limit - self._first)
         if wanted > self._count:
             more = wanted - self._count
@@ -155,15 +148,13 @@ class Arena:
         self._recount()
 
     def _cool(self, runs: Sequence[Run]) -> None:
-        """Give the memory of these pages back to the system."""
         advice = getattr(mmap, "MADV_REMOVE" if self.shm else "MADV_DONTNEED", None)
         for start, count in runs:
             _advise(self._map, advice, start, count)
             self._warm[start : start + count] = bytes(count)
 
-    # -- warmth --------------------------------------------------------------------------------
     def _warm_up(self, start: int, count: int) -> bool:
-        """Whether these pages have memory now; some more get it if all behind them is new."""
+        """Warm these pages, and more if all following are new; return whether they have memory."""
         stop = start + count
         if stop > self._mark:
             ahead = -(-stop // _STEP) * _STEP
@@ -180,14 +171,14 @@ class Arena:
             try:
                 os.posix_fallocate(self._fd, start * PAGE_BYTES, count * PAGE_BYTES)
             except OSError as exc:
-                log.error("shared memory is short: %s", exc.strerror)
+                log.error("Out of shared memory: %s", exc.strerror)
                 return False
-        # Older kernels do not know this: then pages are faulted in one by one, as ever.
+        # Unsupported by older kernels: pages are then faulted in one by one.
         _advise(self._map, _MADV_POPULATE_WRITE, start, count)
         return True
 
     def _give_up_cold(self) -> None:
-        """The system has no memory for what was never used: do without it."""
+        """Remove never used pages, for which the system has no memory."""
         self.short_of_memory = True
         for run in self._pages.runs():
             cold = list(self._cold_parts(*run))
@@ -207,7 +198,7 @@ class Arena:
 
 
 def remove_leftovers(wanted: Path) -> None:
-    """Arenas whose engine is dead. Raises ArenaError if `wanted` is somebody's."""
+    """Remove arenas of dead engines; raise ArenaError if `wanted` is in use."""
     for path in Path(wire.FOLDER).iterdir():
         if path == wanted or path.is_file():
             _remove_leftover(path, wanted=path == wanted)
@@ -220,8 +211,8 @@ def _remove_leftover(path: Path, *, wanted: bool) -> None:
         return
     except OSError as exc:
         if wanted:
-            raise ArenaError(f"{path} is in the way: {exc.strerror}") from None
-        return  # another user's
+            raise ArenaError(f"{path} cannot be replaced: {exc.strerror}") from None
+        return  # other user
     try:
         if wire.unpack(os.pread(fd, wire.HEADER_BYTES, 0)) is None:
             if wanted:
@@ -229,7 +220,7 @@ def _remove_leftover(path: Path, *, wanted: bool) -> None:
             return
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink(missing_ok=True)
-        log.info("removed %s, which a dead node had left", path)
+        log.info("Removed %s, left behind by a dead node", path)
     except BlockingIOError:
         if wanted:
             raise ArenaError(f"{path} belongs to a running node: choose another --shm") from None
@@ -247,7 +238,7 @@ def _extents(runs: Sequence[Run], length: int) -> list[Extent]:
 
 
 def _advise(target: mmap.mmap, advice: int | None, start: int = 0, count: int = -1) -> None:
-    """Advice is advice: a kernel which does not take it works too, only slower."""
+    """Apply madvise; a kernel that rejects it is only slower."""
     if advice is None:
         return
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""Who has what: bytes, blocks, lookups and evictions by namespace, and the curve of the node.
+"""Usage per namespace: bytes, blocks, lookups, evictions, and the node's hit curve.
 
-A gate of the store which refuses nobody, so its sums are exact at any moment. A namespace which has
-nothing in memory is remembered for its counts, but only so many of them: names come from clients.
+A gate of the store that rejects nothing, so its sums are always exact. A bounded number of
+namespaces without values is kept for their counts: names come from clients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_EMPTY: Final = 1024
 
 @dataclass(slots=True)
 class Space:
-    """One namespace; "" is what has no block's key. `bytes` and `blocks` are what is in memory."""
+    """Memory usage of one namespace; "" is for keys that are not blocks."""
 
     bytes: int = 0
     blocks: int = 0
@@ -31,7 +31,7 @@ class Space:
 
 
 class Census:
-    """One event loop only."""
+    """Usage of all namespaces. Event loop only."""
 
     def __init__(self) -> None:
         self.curve = Curve()
@@ -45,10 +45,9 @@ class Census:
         self.curve.asked(key)
 
     def spaces(self) -> list[tuple[str, Space]]:
-        """Those with the most bytes first."""
+        """Return the namespaces, largest first."""
         return sorted(self._spaces.items(), key=lambda item: (-item[1].bytes, item[0]))
 
-    # -- a gate --------------------------------------------------------------------------------
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
         return None
 
@@ -64,7 +63,7 @@ class Census:
         self.curve.stored(key, cost)
 
     def used(self, key: bytes) -> None:
-        pass  # a use may be a lookup or not: who asked says so with `looked_up`
+        pass  # not every use is a lookup; lookups are counted by `looked_up`
 
     def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
         namespace = envelope.namespace_of(key)

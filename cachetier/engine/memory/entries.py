@@ -1,7 +1,4 @@
-"""A value in memory, those who hold it, and the room for one that is still coming.
-
-What the store keeps for each key, apart from how it accounts for it (memory.py).
-"""
+"""Memory store entries, holds on them, and reservations for values being received."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from cachetier.engine.store import Condition, Declined, Hold
 
 
 class Entry:
-    """A value and what is known of it: `data`, or where it lies in the arena. `gone`: no longer
-    the key's, kept for those who hold it."""
+    """Value in `data` or the arena. `gone`: removed, but kept for holders."""
 
     __slots__ = ("born_at", "cost", "data", "ends_at", "extents", "gone", "holds", "length")
 
@@ -33,8 +29,6 @@ class Entry:
 
 
 class Owner(Protocol):
-    """The store, as far as holds and rooms need it."""
-
     @property
     def arena(self) -> Arena: ...
     def let_go(self, entry: Entry) -> None: ...
@@ -45,8 +39,6 @@ class Owner(Protocol):
 
 
 class HeldEntry(Hold):
-    """See store.Hold."""
-
     __slots__ = ("_entry", "_owner")
 
     def __init__(self, owner: Owner, entry: Entry) -> None:
@@ -71,7 +63,7 @@ class HeldEntry(Hold):
 
 
 class IncomingEntry:
-    """See store.Room."""
+    """Entry being received; see store.WriteReservation."""
 
     __slots__ = ("_entry", "_key", "_owner", "length", "views")
 

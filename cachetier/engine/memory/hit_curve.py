@@ -1,14 +1,13 @@
-"""What the hit rate would be if the node were smaller or larger, measured while it runs.
+"""Estimated hit rate at other cache sizes, measured online.
 
 SHARDS with a fixed number of samples (Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC
-construction with SHARDS", FAST 2015, sections 3.2 and 3.3, with the adjustment of 3.3): only keys
-whose hash falls below a threshold are followed, and the threshold falls so that there are never
-more than MAX_SAMPLES of them, however many keys there are. For each use of a key that is followed,
-the bytes of other such keys since its last use, divided by the sampled share, are the least
-capacity at which LRU would still have had it. The node's own policy may do better or worse.
+construction with SHARDS", FAST 2015, sections 3.2 and 3.3, with the adjustment of 3.3). Only keys
+whose hash is below a threshold are sampled; the threshold falls so that at most MAX_SAMPLES are.
+For each use of a sampled key, the bytes of other sampled keys since its last use, divided by the
+sampling rate, are the smallest LRU capacity with a hit. The node's own policy may differ.
 
-Bounded memory (about 2 MB), a hash and a comparison for a key that is not followed. What was long
-ago weighs less: all counts are halved now and then.
+Bounded memory (about 2 MB); an unsampled key costs one hash and comparison. Counts are halved
+periodically, so that recent lookups weigh more.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import Final
 
 MAX_SAMPLES: Final = 8192
 _PLACES: Final = 1 << 24
-_STEPS: Final = 8  # buckets a doubling of the capacity
+_STEPS: Final = 8  # buckets per doubling of capacity
 _BUCKETS: Final = 56 * _STEPS
-# Counts are halved when they are this many times the samples: some lives of a key.
+# Counts are halved when they reach this multiple of the samples.
 _MEMORY: Final = 64
-# From the knee on doubling the capacity gains less than this part of all lookups.
+# Beyond the knee, doubling the capacity gains less than this share of all lookups.
 KNEE_GAIN: Final = 0.02
 
 
 class _Sums:
-    """Numbers in slots, and the sum of those behind a slot: a binary indexed tree."""
+    """Binary indexed tree: slots and the sum of those after a slot."""
 
     __slots__ = ("_tree", "size", "total")
 
@@ -46,7 +45,7 @@ class _Sums:
             at += at & -at
 
     def behind(self, slot: int) -> int:
-        """The sum of all slots after this one."""
+        """Return the sum of all slots after this one."""
         upto = 0
         at = slot + 1
         while at:
@@ -68,31 +67,31 @@ class Point:
 
 
 class Curve:
-    """One thread only."""
+    """Hit curve. One thread only."""
 
     def __init__(self, max_samples: int = MAX_SAMPLES) -> None:
         self._max = max_samples
         self._threshold = _PLACES
         self._samples: dict[int, _Sample] = {}
-        self._places: list[tuple[int, int]] = []  # a heap: the highest place first, with its key
+        self._places: list[
+            tuple[int, int]
+        ] = []  # max-heap by sampling position, with the key's hash
         self._sums = _Sums(4 * max_samples)
         self._next_slot = 0
         self._buckets = [0.0] * _BUCKETS
-        self._never = 0.0  # uses of keys which were not followed before
+        self._never = 0.0  # first uses of sampled keys
         self._asked = 0.0
         self._costs = 0
         self._costed = 0
 
-    # -- feeding -------------------------------------------------------------------------------
     def asked(self, key: bytes, cost: int | None = None) -> None:
-        """Somebody looked for the key; `cost` in bytes if it is known."""
+        """Record a lookup; `cost` in bytes if known."""
         self._asked += 1
         name = hash(key)
         if name & (_PLACES - 1) < self._threshold:
             self._follow(name, cost)
 
     def stored(self, key: bytes, cost: int) -> None:
-        """It was put there: what it costs is known now."""
         self._costs += cost
         self._costed += 1
         sample = self._samples.get(hash(key))
@@ -129,7 +128,7 @@ class Curve:
         return self._threshold / _PLACES
 
     def _lower_threshold(self) -> None:
-        """The keys with the highest place are followed no more, and nobody at that place."""
+        """Remove the keys with the highest hash and lower the threshold below it."""
         place = -self._places[0][0]
         while self._places and -self._places[0][0] == place:
             _, name = heapq.heappop(self._places)
@@ -143,7 +142,7 @@ class Curve:
         self._never *= factor
 
     def _renumber(self, coming: int) -> None:
-        """All slots were given out: the samples take the first ones, in the order they have."""
+        """Reassign the slots from the start, in order, after all were used."""
         self._sums = _Sums(self._sums.size)
         ordered = sorted(
             (sample.slot, name) for name, sample in self._samples.items() if name != coming
@@ -154,7 +153,6 @@ class Curve:
             self._sums.add(slot, sample.cost)
         self._next_slot = len(ordered)
 
-    # -- reading -------------------------------------------------------------------------------
     @property
     def samples(self) -> int:
         return len(self._samples)
@@ -165,17 +163,16 @@ class Curve:
 
     @property
     def lookups(self) -> int:
-        """How many lookups the curve tells of, old ones weighed."""
+        """Return the weighted number of lookups."""
         return round(self._asked)
 
     def hit_ratio(self, capacity: int) -> float:
-        """Of all lookups, what LRU would find with so many bytes."""
         if self._asked == 0 or capacity <= 0:
             return 0.0
         expected = self._asked * self._share
         measured = sum(self._buckets) + self._never
-        # A few keys asked for very often are in the sample or not by chance: what is missing or too
-        # much is theirs, and their uses are close together.
+        # SHARDS adjustment: sampling error is dominated by a few hot keys, whose reuse distances
+        # are short.
         hits = expected - measured
         place = math.log2(max(capacity, 1)) * _STEPS
         whole = min(int(place), _BUCKETS)
@@ -185,13 +182,12 @@ class Curve:
         return min(max(hits / expected, 0.0), 1.0)
 
     def points(self, capacity: int) -> list[Point]:
-        """From a sixteenth to sixteen times the capacity, four a doubling."""
+        """Return points from 1/16 to 16 times the capacity, four per doubling."""
         sizes = [round(capacity * 2 ** (step / 4)) for step in range(-16, 17)]
         return [Point(size, self.hit_ratio(size)) for size in sizes]
 
     def knee(self, capacity: int) -> int | None:
-        """The smallest of `points` from which on no doubling gains KNEE_GAIN; None if there is none
-        among them, or nothing was asked for."""
+        """Return the smallest of `points` beyond which no doubling gains KNEE_GAIN, else None."""
         if self._asked == 0:
             return None
         found = None

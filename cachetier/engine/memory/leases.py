@@ -1,8 +1,7 @@
-"""Leases: holds which another process on this host has, with an end.
+"""Leases: holds granted to another process on this host, with an expiry.
 
-Until a lease ends, its bytes are neither changed nor used again. It ends when it is given back,
-with its time, or with the connection that took it, whichever comes first, so a client that dies
-takes nothing with it. The commands are in leasing.py.
+Leased bytes are neither changed nor reused. A lease ends on release, at its expiry or with its
+connection, so that a dead client pins nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ class _Lease:
 
 
 class Leases:
-    """Of one node. `granted`, `expired` and `refused` count since the start."""
+    """Leases of one node. `granted`, `expired` and `refused` count since the start."""
 
     def __init__(self) -> None:
         self.pinned_bytes = 0
         self.granted = 0
         self.expired = 0
-        self.refused = 0  # values which were there and not leased: too much was
+        self.refused = 0  # present values not leased because of the limit
         self._leases: dict[int, _Lease] = {}
         self._of_session: dict[int, set[int]] = {}
         self._last = 0
@@ -38,7 +37,7 @@ class Leases:
         return len(self._leases)
 
     def grant(self, session: int, holds: list[Hold], ends_at: float) -> int:
-        """Takes the holds over."""
+        """Create a lease, which takes over the holds."""
         self._last += 1
         pinned = sum(hold.length for hold in holds)
         self._leases[self._last] = _Lease(session, ends_at, holds, pinned)
@@ -48,7 +47,7 @@ class Leases:
         return self._last
 
     def end(self, number: int, session: int) -> bool:
-        """Whether this session had such a lease."""
+        """End a lease; return whether this session had it."""
         lease = self._leases.get(number)
         if lease is None or lease.session != session:
             return False
@@ -75,7 +74,7 @@ class Leases:
             hold.release()
 
     def render(self, pool: str) -> Iterable[str]:
-        """Lines for Prometheus; `pool` is escaped already."""
+        """Yield Prometheus lines; `pool` is already escaped."""
         gauges = {"leases": len(self), "leased_bytes": self.pinned_bytes}
         counters = {
             "leases_granted": self.granted,

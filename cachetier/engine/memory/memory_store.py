@@ -1,15 +1,13 @@
-"""Values in memory, never a byte more than the capacity.
+"""Memory store with an exact capacity bound.
 
-A long value lies in the arena, a short one is plain bytes; both count. Accounting is exact and
-simple: an entry costs its key, the memory its value lies in (in the arena: whole pages) and
-ENTRY_BYTES for the objects around them. What goes out is accounted before what comes in, and room
-for a value is accounted before its first byte is received, so the sum never passes the capacity,
-not even for a moment. A value which leaves while a reader holds it counts until it is released.
+Long values are in the arena, short ones are plain bytes. An entry costs its key, its value's memory
+(whole pages in the arena) and ENTRY_BYTES for objects. Evictions are accounted before insertions,
+and space for a value before its first byte is received, so the sum never exceeds the capacity. A
+removed value counts until its readers release it.
 
-Who goes when room is needed is the policy's choice; that a value which is being sent is not chosen
-while others are left is ours: it would free nothing. Entries with an end stand in one bucket for
-each second they could end in: a sweep visits the seconds that have passed and nothing else, and an
-entry leaves its bucket when it is dropped, so nothing grows with churn.
+The policy selects victims, but values being sent are skipped while others are left, since evicting
+them frees nothing. Expiry uses one bucket per second: a sweep visits only past seconds, and a
+dropped entry leaves its bucket, so buckets do not grow with churn.
 """
 
 from __future__ import annotations
@@ -40,19 +38,22 @@ from cachetier.wire import envelope as block_keys
 
 log = logging.getLogger(__name__)
 
-# Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), their
-# places in the dictionaries of store and policy and in a bucket of ends.
+# Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), plus
+# slots in the dictionaries of store, policy and expiry bucket.
 ENTRY_BYTES: Final = 320
-# How many values under way to a reader are spared, one after the other, before one is evicted.
+# Consecutive held values that are skipped before one is evicted.
 _SPARED: Final = 16
 
-# Hears what left, why, and how old it was (seconds).
+# Called with the removed key, the reason and its age in seconds.
 OnEvict = Callable[[EvictionReason, float], None]
 
 
 class MemoryStore:
-    """One thread only. `receiving_bytes` bounds what may be under way into the store at once;
-    without an `arena` of its own it gets a private one that cannot grow."""
+    """Memory store. One thread only.
+
+    `receiving_bytes` bounds the bytes being received at once; without `arena` a private one of
+    fixed size is made.
+    """
 
     def __init__(
         self,
@@ -73,16 +74,15 @@ class MemoryStore:
         self.lower = lower
         self._policy = policy if policy is not None else Lru(capacity_bytes)
         self._used = 0
-        self._receiving = 0  # bytes of values under way
-        self._pinned = 0  # cost of what is held, gone or not
-        self._gone = 0  # cost of what is held and no key's any more
+        self._receiving = 0  # bytes being received
+        self._pinned = 0  # cost of held entries, removed or not
+        self._gone = 0  # cost of held entries that were removed
         self._entries: dict[bytes, Entry] = {}
         self._ends: dict[int, set[bytes]] = {}
         self._swept_to: int | None = None
         self._resized_at = 0.0
         self._trimming = False
 
-    # -- reading -------------------------------------------------------------------------------
     def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
         entry = self._alive(key, now)
         if entry is None:
@@ -118,7 +118,6 @@ class MemoryStore:
             self._used, self._capacity, len(self._entries), self._gone, self._receiving
         )
 
-    # -- writing -------------------------------------------------------------------------------
     def room(
         self, key: bytes, length: int, now: float, condition: Condition
     ) -> WriteReservation | Declined:
@@ -205,7 +204,7 @@ class MemoryStore:
         return len(going) + below
 
     def hand_down(self, key: bytes, now: float) -> None:
-        """Let a value go to the tier below before its turn."""
+        """Move a value to the lower tier before its eviction."""
         if self._alive(key, now) is not None:
             self._evict(key, EvictionReason.CAPACITY, now)
 
@@ -226,8 +225,7 @@ class MemoryStore:
         self._trim()
 
     def _trim(self) -> None:
-        """After a shrinking: evict until what is left fits. What is held follows when it is let
-        go; what is being received may still come."""
+        """Evict down to a reduced capacity; held values follow on release."""
         if self._trimming:
             return
         self._trimming = True
@@ -242,8 +240,10 @@ class MemoryStore:
             self._trimming = False
 
     def _do_with_less(self, now: float) -> None:
-        """The arena turned out smaller than it was meant to be."""
-        log.error("memory for %d bytes only, %d wanted", self.arena.capacity_bytes, self._capacity)
+        """Adjust to an arena that shrank for lack of system memory."""
+        log.error(
+            "Memory limited to %d bytes instead of %d", self.arena.capacity_bytes, self._capacity
+        )
         self._set_capacity(self.arena.capacity_bytes, now)
 
     def sweep(self, now: float) -> int:
@@ -258,9 +258,8 @@ class MemoryStore:
         self._swept_to = max(self._swept_to, second)
         return count
 
-    # -- room ----------------------------------------------------------------------------------
     def _unmet(self, key: bytes, now: float, condition: Condition) -> Declined | None:
-        """Asking counts as a use of the key which is there."""
+        """Return the unmet condition, if any. The check counts as a use of an existing key."""
         if condition is Condition.ALWAYS:
             return None
         there = self.touch(key, now)
@@ -271,11 +270,11 @@ class MemoryStore:
         return None
 
     def _make_room(self, key: bytes, cost: int, now: float) -> Declined | None:
-        """None: `cost` more bytes fit now."""
+        """Evict until `cost` more bytes fit; return None on success."""
         if cost > self._capacity:
             text = f"{cost} bytes in a store of {self._capacity}"
             return Declined(DeclineReason.TOO_LARGE, text)
-        if self._pinned + cost > self._capacity:  # evicting all the rest would not be enough
+        if self._pinned + cost > self._capacity:  # evicting everything else would not suffice
             return Declined(DeclineReason.BACKPRESSURE, "readers and writers hold the memory")
         for gate in self._gates:
             declined = gate.refuses(key, cost, now)
@@ -290,7 +289,7 @@ class MemoryStore:
             if victim is None:
                 return Declined(DeclineReason.BACKPRESSURE, "readers and writers hold the memory")
             if self._entries[victim].holds and spared < _SPARED:
-                self._policy.used(victim)  # it is in use: let it be the last
+                self._policy.used(victim)  # held: move it to the end
                 spared += 1
                 continue
             self._evict(victim, EvictionReason.CAPACITY, now)
@@ -303,7 +302,7 @@ class MemoryStore:
     def _uncrowd(self, key: bytes, cost: int, now: float) -> None:
         for gate in self._gates:
             while True:
-                there = self._entries.get(key)  # its place is the new value's
+                there = self._entries.get(key)  # the new value takes its place
                 more = cost if there is None else cost - there.cost
                 victim = gate.crowded(key, more)
                 if victim is None:
@@ -311,7 +310,6 @@ class MemoryStore:
                 self._evict(victim, EvictionReason.QUOTA, now)
 
     def give_up(self, entry: Entry) -> None:
-        """Nothing comes of a room."""
         self._receiving -= entry.length
         self._pinned -= entry.cost
         self._free(entry)
@@ -319,7 +317,6 @@ class MemoryStore:
     def settle(
         self, key: bytes, entry: Entry, now: float, ttl_s: float | None, condition: Condition
     ) -> Declined | None:
-        """A room is full: make it the key's value."""
         declined = self._unmet(key, now, condition)
         if declined is not None:
             self.give_up(entry)
@@ -331,11 +328,11 @@ class MemoryStore:
         return None
 
     def _insert(self, key: bytes, entry: Entry, now: float, ttl_s: float | None) -> None:
-        """The entry's cost is in `_used` already."""
+        """Insert an entry whose cost is already in `_used`."""
         if key in self._entries:
             self._policy.removed(key)
             self._remove(key, None)
-        self._uncrowd(key, entry.cost, now)  # others of its namespace may have come meanwhile
+        self._uncrowd(key, entry.cost, now)  # its namespace may have grown meanwhile
         if self.lower is not None:
             self.lower.drop(key)
         entry.born_at = now
@@ -346,7 +343,6 @@ class MemoryStore:
         for gate in self._gates:
             gate.added(key, entry.cost)
 
-    # -- holds ---------------------------------------------------------------------------------
     def _hold(self, entry: Entry) -> Hold:
         entry.holds += 1
         if entry.holds == 1:
@@ -363,11 +359,10 @@ class MemoryStore:
             self._free(entry)
 
     def _free(self, entry: Entry) -> None:
-        """From here on its bytes are anybody's."""
         self._used -= entry.cost
         if entry.extents:
             self.arena.give(entry.extents)
-            if self.arena.capacity_bytes > self._capacity:  # it was shrunk while this was held
+            if self.arena.capacity_bytes > self._capacity:  # shrunk while the entry was held
                 self.arena.resize(self._capacity)
 
     def _use(self, key: bytes) -> None:
@@ -375,7 +370,6 @@ class MemoryStore:
         for gate in self._gates:
             gate.used(key)
 
-    # -- leaving -------------------------------------------------------------------------------
     def _alive(self, key: bytes, now: float) -> Entry | None:
         entry = self._entries.get(key)
         if entry is None:
@@ -399,7 +393,7 @@ class MemoryStore:
             self.lower.offer(key, hold, entry.ends_at)
 
     def _remove(self, key: bytes, reason: EvictionReason | None) -> None:
-        """The policy has been told already."""
+        """Remove an entry already removed from the policy."""
         entry = self._entries.pop(key)
         self._forget_end(key, entry)
         entry.gone = True
@@ -414,7 +408,7 @@ class MemoryStore:
         if entry.ends_at != math.inf:
             second = int(entry.ends_at)
             self._ends.setdefault(second, set()).add(key)
-            if self._swept_to is not None:  # a key may be born past its end
+            if self._swept_to is not None:  # a key may be stored already expired
                 self._swept_to = min(self._swept_to, second)
 
     def _forget_end(self, key: bytes, entry: Entry) -> None:

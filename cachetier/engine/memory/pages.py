@@ -1,12 +1,10 @@
-"""Which pages of an arena are free. Numbers only: no memory is touched here.
+"""Free page allocator of the arena. Numbers only.
 
-Free pages are kept as runs, neighbours joined. A request gets one run wherever one is long enough
-(the shortest that is, so that long ones stay), else several, the longest first: as long as enough
-pages are free there is always an answer, whatever the fragmentation. Pages never used lie together
-in the last and longest run, so best fit also uses memory again before it uses more of it.
+Free pages are kept as merged runs. A request gets the shortest sufficient run, else several,
+longest first: it succeeds whenever enough pages are free. Never used pages form the last and
+longest run, so best fit reuses memory first.
 
-Pages can be taken out of the pool (`retire`) and brought back (`restore`), which is how an arena
-shrinks and grows while values lie in it.
+Pages can be removed from the pool (`retire`) and returned (`restore`) to resize the arena in use.
 """
 
 from __future__ import annotations
@@ -14,19 +12,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-# (first page, how many)
+# (first page, page count)
 Run = tuple[int, int]
 
 
 class Pages:
-    """Pages `first` to `first + count - 1`, all free."""
+    """Pool of pages `first` to `first + count - 1`, initially free."""
 
     def __init__(self, first: int, count: int) -> None:
         self.free = 0
-        self._length: dict[int, int] = {}  # first page of a free run -> how many
+        self._length: dict[int, int] = {}  # first page of a free run -> page count
         self._start: dict[int, int] = {}  # page after a free run -> its first page
         self._by_length: dict[int, dict[int, None]] = {}  # length -> first pages, oldest first
-        self._lengths: list[int] = []  # the keys of _by_length, in order
+        self._lengths: list[int] = []  # sorted keys of _by_length
         self._retired: list[Run] = []
         self._top = first
         self.retired = 0
@@ -34,18 +32,17 @@ class Pages:
 
     @property
     def top(self) -> int:
-        """The first page that was never in the pool."""
+        """Return the first page that was never in the pool."""
         return self._top
 
-    # -- taking and giving ---------------------------------------------------------------------
     def take(self, count: int) -> list[Run] | None:
-        """Runs of together `count` pages, None if fewer are free."""
+        """Allocate `count` pages as runs, None if fewer are free."""
         if count > self.free:
             return None
         runs: list[Run] = []
         while count:
             place = bisect_left(self._lengths, count)
-            if place == len(self._lengths):  # none is long enough: the longest, and then the rest
+            if place == len(self._lengths):  # none is long enough: combine, longest first
                 place -= 1
             length = self._lengths[place]
             start = next(iter(self._by_length[length]))
@@ -71,22 +68,21 @@ class Pages:
                 self._remove(start + count, after)
             self._add(first, length)
 
-    # -- the pool ------------------------------------------------------------------------------
     def extend(self, count: int) -> None:
-        """`count` pages more, never used before."""
+        """Add `count` never used pages."""
         if count:
             self.give([(self._top, count)])
             self._top += count
 
     def retire(self, count: int) -> list[Run]:
-        """Take up to `count` free pages out of the pool; which they were."""
+        """Remove up to `count` free pages from the pool and return them."""
         runs = self.take(min(count, self.free)) or []
         self._retired += runs
         self.retired += sum(length for _, length in runs)
         return runs
 
     def withdraw(self, run: Run, parts: Iterable[Run]) -> None:
-        """Take these parts of a free run out of the pool."""
+        """Remove parts of a free run from the pool."""
         start, length = run
         self._remove(start, length)
         end = start + length
@@ -100,7 +96,7 @@ class Pages:
             self._add(start, end - start)
 
     def restore(self, count: int) -> int:
-        """Bring back up to `count` retired pages; how many there were."""
+        """Return up to `count` retired pages to the pool; return their number."""
         brought = 0
         while brought < count and self._retired:
             start, length = self._retired.pop()
@@ -113,10 +109,8 @@ class Pages:
         return brought
 
     def runs(self) -> list[Run]:
-        """Every free run, for tests and for those who look at fragmentation."""
         return sorted(self._length.items())
 
-    # -- inside --------------------------------------------------------------------------------
     def _add(self, start: int, length: int) -> None:
         self._length[start] = length
         self._start[start + length] = start

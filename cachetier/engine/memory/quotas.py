@@ -1,7 +1,7 @@
-"""Bytes of memory a namespace may have; one that wants more lets go of its own values first.
+"""Memory quotas per namespace: above its quota a namespace evicts its own values.
 
-A gate of the store. Namespaces without a quota share what is left among them and are not looked at.
-The disk tier is not counted: what a quota pushes out of memory may stay there.
+A gate of the store. Namespaces without a quota share the rest. Disk is not counted: values evicted
+by a quota may stay there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cachetier.wire import envelope
 
 
 class _Share:
-    """What one namespace has, in an order of its own."""
+    """Values of one namespace with their own eviction order."""
 
     __slots__ = ("limit", "policy", "used")
 
@@ -25,7 +25,7 @@ class _Share:
 
 
 class Quotas:
-    """`policy` names who of a namespace goes first, as for the whole store."""
+    """Quota gate; `policy` is the eviction policy within a namespace."""
 
     def __init__(self, limits: Mapping[str, int], policy: str) -> None:
         self._shares = {

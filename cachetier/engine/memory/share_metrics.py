@@ -1,7 +1,6 @@
-"""How a node's memory is shared out, as Prometheus reads it: policy, quotas, what is held or shut.
+"""Prometheus metrics of memory sharing: policy, quotas, usage and shut namespaces.
 
-Only namespaces which the operator named (--quota) have series of their own: names from clients are
-on GET /namespaces instead. Must not know the protocol.
+Only namespaces configured with --quota have series; those from clients are in GET /namespaces.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def render(
     policy: tuple[str, int],
     quotas: Mapping[str, int],
 ) -> Iterable[str]:
-    """`policy` is its name and how many keys it remembers which have gone."""
+    """Yield the metric lines; `policy` is (name, number of ghost keys)."""
     name, ghosts = policy
     spaces = dict(census.spaces())
     used = {space: spaces[space].bytes if space in spaces else 0 for space in quotas}

@@ -1,8 +1,6 @@
-"""A size in a file which is looked at again and again: `--memory @FILE` resizes a node while it
-serves, as soon as whoever owns the file (a console, a ConfigMap) writes another size into it.
+"""Memory size from a file: `--memory @FILE` resizes a running node when the file changes.
 
-Promises that a file which is gone or holds nonsense changes nothing and is told once, and that a
-size the store cannot take now is tried again.
+A missing or invalid file changes nothing and is logged once; a size the store rejects is retried.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 
-# Takes a size; says why not, if it is not taken.
+# Apply a size; return the reason if rejected.
 Resize = Callable[[int, float], Declined | None]
 
 
 class MemoryFile:
-    """`size` is what the node has now."""
+    """Watched size file; `size` is the current size."""
 
     def __init__(self, path: str, size: int, resize: Resize) -> None:
         self._path = path
@@ -40,7 +38,6 @@ class MemoryFile:
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        """Make the store as large as the file says, if it says something new."""
         try:
             wanted = parse_size(read_memory_file(self._path))
         except ConfigError as exc:
@@ -56,7 +53,7 @@ class MemoryFile:
         if declined is not None:
             self._tell(f"cannot be {wanted} bytes large yet: {declined.detail or declined.reason}")
             return
-        log.info("resized from %d to %d bytes", self._size, wanted)
+        log.info("Resized from %d to %d bytes", self._size, wanted)
         self._size, self._told = wanted, ""
 
     def _tell(self, text: str) -> None:

@@ -1,11 +1,10 @@
-"""Logins: a password or two, one or two user names, and a limit on wrong passwords.
+"""Login check: one or two passwords, one or two user names, and rate limiting of wrong passwords.
 
-Theory of operation. Name and password are compared as digests, both always, so that the time a
-refusal takes tells nothing. The right password is always accepted: all workers of a machine share
-an address, so one of them with an old password must not lock out the others. Each address has so
-many wrong tries, which grow back by the minute; a wrong one beyond that is LOCKED, and costs the
-client a delay and its connection. Addresses are remembered in a bounded table; an IPv6 client is
-known by its /64, which is what one host is given. Pure: the caller brings the clock.
+Names and passwords are compared as digests, always both, against timing attacks. The right password
+is always accepted: workers of a machine share an address, so one with an old password must not lock
+out the others. Each address has a number of wrong attempts that refill per minute; further ones are
+LOCKED, which costs the client a delay and its connection. Addresses are kept in a bounded table,
+IPv6 clients by their /64. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MAX_ADDRESSES = 4096
 
 
 class LoginVerdict(StrEnum):
-    """LOCKED is wrong as well, and one wrong try too many of that address."""
+    """Login result; LOCKED is a wrong login beyond the address's limit."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -30,7 +29,7 @@ class LoginVerdict(StrEnum):
 
 
 class Gatekeeper:
-    """Any of `passwords` is good; without any, `users` are let in with whatever they say."""
+    """Login checker; any of `passwords` is valid. Without any, `users` need no password."""
 
     def __init__(
         self, users: Sequence[str], passwords: Sequence[str], failures_per_minute: int
@@ -40,7 +39,7 @@ class Gatekeeper:
         self._passwords = [_digest(password.encode()) for password in passwords]
         self._open = not passwords
         self._most = float(failures_per_minute)
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, as of when
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # attempts left, at time
 
     def judge(self, host: str, user: bytes, password: bytes, now: float) -> LoginVerdict:
         address = _address(host)
@@ -64,12 +63,12 @@ class Gatekeeper:
         return LoginVerdict.WRONG
 
     def renew(self, passwords: Sequence[str]) -> None:
-        """For logins from now on. Never without any: a node does not open itself."""
+        """Replace the passwords for new logins; an empty list is ignored."""
         if passwords:
             self._passwords = [_digest(password.encode()) for password in passwords]
 
     def wait_s(self, host: str, now: float) -> int:
-        """Seconds until a wrong try of this address is WRONG again, at least 1."""
+        """Return the seconds (at least 1) until the address has another attempt."""
         missing = 1.0 - self._tries(_address(host), now)
         return max(1, math.ceil(missing * 60.0 / self._most))
 

@@ -1,6 +1,6 @@
-"""Who may speak to a node, and how much patience it has with them: the flags, and what they say.
+"""Access and timeout flags of a node.
 
-Promises that contradictions are refused naming the flag. Must not know sockets or sessions.
+Contradictory flags are rejected by name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MAX_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """`users` who may log in, each with the node's one password. `tls` None: plain connections.
+    """Access and timeout settings. `users` may log in with the node's password; `tls` None means
+    plain connections.
 
-    Seconds, 0 for never: `login_timeout_s` from connecting to being logged in (Redis has none; a
-    client logs in with its first words), `stall_timeout_s` without a byte moving in the middle of a
-    request or a reply (such a client pins memory), `idle_timeout_s` between requests (off, as in
-    Redis: pools keep connections). `login_failures` is how many wrong passwords of one address are
-    answered at once in a minute; after a further one its connection is closed, with a delay.
+    Seconds, 0 = off: `login_timeout_s` from connect to login (Redis has none), `stall_timeout_s`
+    without progress within a request or reply (such a client pins memory), `idle_timeout_s`
+    between requests (off as in Redis: pools keep connections). `login_failures` is the number of
+    wrong passwords per address and minute; further ones are delayed and disconnected.
     """
 
     users: tuple[str, ...] = (DEFAULT_USER,)
@@ -69,7 +69,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(args: argparse.Namespace, *, has_password: bool) -> Guards:
-    """Raises ConfigError."""
+    """Read the flags; raise ConfigError."""
     guards = Guards(
         users=_users(args, has_password),
         tls=_tls(args),
@@ -112,7 +112,7 @@ def _tls(args: argparse.Namespace) -> TlsFiles | None:
         missing = "--tls-key" if cert else "--tls-cert"
         raise ConfigError(f"{missing} is missing: give certificate and key, or neither")
     files = TlsFiles(Path(cert), Path(key), Path(client_ca) if client_ca else None)
-    LiveContext(files)  # files which cannot be used are told now, not to the first client
+    LiveContext(files)  # reports unusable files at startup
     return files
 
 

@@ -1,8 +1,8 @@
-"""A port, and one whose connections speak TLS, each with the certificate of the moment it came.
+"""Plain and TLS listeners; each TLS connection uses the newest certificates.
 
-The loop's own servers keep the context they were made with; here a connection is accepted first and
-given the newest context then, so certificates change without closing the port. Handshakes under
-way are bounded in number and time: they cost more than what they protect.
+asyncio servers keep their initial context; here each accepted connection gets the current one, so
+certificates change without closing the port. Concurrent handshakes are limited in number and time,
+since they are expensive.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from cachetier.engine.net.tls import LiveContext
 
 _BACKLOG = 512
 _MAX_HANDSHAKES = 256
-_AT_ONCE = 32  # connections accepted before others have a turn
+_AT_ONCE = 32  # connections accepted per event loop turn
 _HANDSHAKE_S = 10.0
-_WAIT_S = 0.5  # after the machine had no descriptor left
+_WAIT_S = 0.5  # after file descriptors ran out
 
 log = logging.getLogger(__name__)
 
 
 class Listener:
-    """A port. `take` is given every connection as a non-blocking socket, and owns it then."""
+    """Listening port; passes ownership of each connection to `take` as a non-blocking socket."""
 
     def __init__(self, take: Callable[[socket.socket], None]) -> None:
         self._take = take
@@ -66,15 +66,15 @@ class Listener:
                 sock, _ = listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError as error:  # mostly: out of descriptors
+            except OSError as error:  # mostly EMFILE
                 self._wait(listener, error)
                 return
             sock.setblocking(False)
             self._take(sock)
 
     def _wait(self, listener: socket.socket, error: OSError) -> None:
-        """Those who are there must leave first. Listening on would wake the loop without end."""
-        log.warning("nobody is let in for %g s: %s", _WAIT_S, error.strerror)
+        """Stop accepting for a while: with no descriptors left, listening would spin the loop."""
+        log.warning("Not accepting connections for %g s: %s", _WAIT_S, error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.fileno())
         loop.call_later(_WAIT_S, self._listen_again, listener)
@@ -85,7 +85,7 @@ class Listener:
 
 
 class TlsListener(Listener):
-    """`turned_away` hears of each connection closed because too many handshakes were under way."""
+    """TLS listener; `turned_away` counts connections closed by the handshake limit."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class TlsListener(Listener):
 
     async def _shake_hands(self, sock: socket.socket) -> None:
         try:
-            # A failure has been counted by the context; the transport has closed the socket.
+            # The context counted the failure; the transport closed the socket.
             with contextlib.suppress(OSError, ssl.SSLError, TimeoutError):
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._factory,

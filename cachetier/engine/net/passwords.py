@@ -1,8 +1,7 @@
-"""The file with a node's password, read again when it changes: a restart would empty the cache.
+"""Password file, reread on change: a restart would empty the cache.
 
-The first line is the password. A second line is one that is still good, so that clients can be
-given the new one before the old one ends. Promises that a file which cannot be read, or is empty,
-leaves the last good passwords in force and is told once.
+The first line is the password, an optional second line one that is still valid during rotation. If
+the file is unreadable or empty, the last passwords stay valid and the problem is logged once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MAX_LINES = 2
 
 
 def read(path: str) -> tuple[str, ...]:
-    """Raises ConfigError; the text holds no password."""
+    """Read the passwords; raise ConfigError, whose text contains no password."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as exc:
@@ -31,14 +30,14 @@ def read(path: str) -> tuple[str, ...]:
         raise ConfigError(f"--password-file {path} is empty")
     if len(lines) > _MAX_LINES:
         raise ConfigError(
-            f"--password-file {path} holds {len(lines)} lines: the password, and at most one more "
-            "which is still good"
+            f"--password-file {path} holds {len(lines)} lines: expected the password and at most "
+            "one previous password"
         )
     return lines
 
 
 class PasswordFile:
-    """`lines` were given at the start."""
+    """Watched password file; `lines` are its initial contents."""
 
     def __init__(self, path: str, lines: tuple[str, ...]) -> None:
         self._path = path
@@ -46,7 +45,7 @@ class PasswordFile:
         self.lines = lines
 
     def renew(self) -> bool:
-        """Look at the file, one system call; whether `lines` are new."""
+        """Check the file (one stat call); return whether `lines` changed."""
         seen = signature(Path(self._path)) if self._path else None
         if seen == self._seen:
             return False
@@ -54,10 +53,10 @@ class PasswordFile:
         try:
             lines = read(self._path)
         except ConfigError as error:
-            log.error("the password stays as it was: %s", error)
+            log.error("Password file rejected; the previous passwords stay valid: %s", error)
             return False
         if lines == self.lines:
             return False
         self.lines = lines
-        log.info("the password has changed, for logins from now on")
+        log.info("Password changed; it applies to new logins")
         return True

@@ -1,6 +1,6 @@
-"""A node's connection to another one: what handing values over needs of a RESP client.
+"""RESP client connection to another node, for handover.
 
-Every wait has a deadline. Must not know what is handed over, or why.
+Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Piece = bytes | memoryview
 
 
 class PeerError(Exception):
-    """The peer cannot be used (any more); the text says which and why, and holds no secret."""
+    """Peer unusable; the message names peer and reason and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PeerFacts:
 
 
 def tls_for_peers(config: Config) -> ssl.SSLContext | None:
-    """As this node's own clients do it: its CA is trusted, its certificate is shown."""
+    """Return a context with this node's CA and certificate, as its own clients use."""
     files = config.guards.tls
     if files is None:
         return None
@@ -49,14 +49,14 @@ class Peer:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self, config: Config, password: str, tls: ssl.SSLContext | None) -> PeerFacts:
-        """Logs in as this node's own clients do."""
+        """Connect and log in as this node's clients do."""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 self._reader, self._writer = await asyncio.open_connection(
                     self.place.host, self.place.port, ssl=tls, limit=_MAX_LINE
                 )
         except (OSError, TimeoutError) as exc:
-            raise PeerError(f"{self.place} cannot be reached: {exc or 'no answer'}") from None
+            raise PeerError(f"{self.place} cannot be reached: {exc or 'no reply'}") from None
         if password:
             user = config.guards.users[0].encode()
             await self._ask([command(b"AUTH", user, password.encode())])
@@ -69,11 +69,11 @@ class Peer:
         found = await self.ask(commands, len(commands))
         for reply in found:
             if reply.startswith("-"):
-                raise PeerError(f"{self.place} refuses: {reply[1:200]}")
+                raise PeerError(f"{self.place} rejected the request: {reply[1:200]}")
         return found
 
     async def ask(self, pieces: Sequence[Piece], count: int) -> list[str]:
-        """Sends the pieces as they lie, and answers `count` replies; an error begins with "-"."""
+        """Send the pieces and return `count` replies; errors start with "-"."""
         assert self._reader is not None
         assert self._writer is not None
         try:
@@ -83,7 +83,7 @@ class Peer:
                 await self._writer.drain()
                 return [await self._reply(self._reader) for _ in range(count)]
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as exc:
-            raise PeerError(f"{self.place} is gone: {exc or 'no answer'}") from None
+            raise PeerError(f"{self.place} is gone: {exc or 'no reply'}") from None
 
     async def _reply(self, reader: asyncio.StreamReader) -> str:
         line = (await reader.readuntil(b"\r\n"))[:-2].decode(errors="replace")
@@ -95,7 +95,7 @@ class Peer:
             return data[:-2].decode(errors="replace")
         if kind in "+:$":
             return rest
-        raise PeerError(f"{self.place} does not answer as a cache node does")
+        raise PeerError(f"{self.place} does not respond like a cache node")
 
     async def close(self) -> None:
         if self._writer is not None:

@@ -1,11 +1,11 @@
-"""One client's conversation: requests in, replies out, no socket in sight.
+"""Client session: executes requests and produces replies. Sans-I/O.
 
-`feed` executes whatever is complete and answers through `out`; it stops early when the client does
-not take its replies, and goes on at the next `feed`. Everything wrong with a request is an error
-reply; only what breaks the protocol ends the conversation (`closing`).
+`feed` executes complete requests and replies through `out`; it stops while the client does not read
+and continues at the next `feed`. Invalid requests get error replies; only protocol violations end
+the session (`closing`).
 
-A long value is received into the room which the store makes for it as soon as its length is known,
-and sent from where it lies, pinned until it is sent: no byte of it passes through here.
+Long values are received into the store's reservation and sent from where they are stored, pinned
+until sent, without copies.
 """
 
 from __future__ import annotations
@@ -43,46 +43,41 @@ from cachetier.wire.frames import (
 
 log = logging.getLogger(__name__)
 
-# Of one request, words which are no value: keys, patterns, names.
+# Limit of a request's words other than values: keys, patterns, names.
 _MAX_WORDS_BYTES = 4 * 1024 * 1024
-# How long one client's requests may be executed one after the other while others wait.
+# Time slice of one client's requests while others wait.
 _TURN_S = 0.01
 
 
 class Out(Protocol):
-    """Where replies go, in order."""
-
     def write(self, data: bytes) -> None: ...
 
     def send(self, value: Hold | DiskValue) -> None:
-        """The value's bytes. Takes it over: releases it once sent, or once nobody wants it."""
+        """Send the value's bytes; takes ownership and releases it once sent or dropped."""
         ...
 
-    def pending(self) -> int:
-        """Bytes which wait for the client to take them."""
-        ...
+    def pending(self) -> int: ...
 
     def is_behind(self) -> bool:
-        """Whether no more replies should be made: the client takes them too slowly, or `pause`."""
+        """Return whether to produce no more replies: slow client, or paused."""
         ...
 
     def pause(self) -> None:
-        """A reply waits for something: read nothing more and be behind until `resume`."""
+        """Stop reading and producing replies until `resume`."""
         ...
 
     def resume(self) -> None:
-        """Go on, if the client is still there."""
+        """Continue, if the client is still connected."""
         ...
 
 
-# A handler whose reply may be long yields after each part of it, and is gone on with when the
-# client has taken what was sent.
+# Handler of a long reply: yields after each part and continues when the client has read it.
 Rest = Iterator[None]
 Handler = Callable[["ClientSession", list[bytes]], Rest | None]
 
 
 class CommandError(Exception):
-    """The reply to a command which cannot be done; the text begins with Redis' code."""
+    """Error reply of a command; the text starts with Redis' code."""
 
 
 class ClientSession:
@@ -91,11 +86,11 @@ class ClientSession:
         self.id = node.next_id()
         self.user = DEFAULT_USER
         self.name = ""
-        # Both ends as host:port and the other's host alone, set by whoever has the socket, who
-        # also says how to cut the connection at once.
+        # Both addresses as host:port, the peer's host, and a callback that closes the connection;
+        # set by the socket's owner.
         self.peer = self.local = self.host = ""
         self.hang_up: Callable[[], None] = _nobody
-        self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
+        self.library: dict[str, str] = {}  # lib-name and lib-ver from CLIENT SETINFO
         self.version = 2
         self.logged_in = not node.config.passwords
         self.closing = False
@@ -113,9 +108,8 @@ class ClientSession:
         self._rooms: list[WriteReservation] = []  # of the request being received
         self.parser = RequestParser(self._limits(), self._land)
 
-    # -- requests ------------------------------------------------------------------------------
     def feed(self) -> None:
-        """Execute what has come (the bytes are in the parser already)."""
+        """Execute the complete requests in the parser."""
         self.moved_at = time.monotonic()
         self._turn_ends_at = time.perf_counter() + _TURN_S
         try:
@@ -137,13 +131,13 @@ class ClientSession:
         self.flush()
 
     def _give_way(self) -> None:
-        """Many requests came at once, or one long one: let others have their turn in between."""
+        """Yield to other clients during many requests or a long one."""
         if time.perf_counter() > self._turn_ends_at and not self.out.is_behind():
             self.out.pause()
             self.node.soon(self.out.resume)
 
     def close(self) -> None:
-        """The connection is gone: give back what was being received."""
+        """Release reservations after the connection closed."""
         self._rest = None
         self._release_all()
         self.node.leases.end_all(self.id)
@@ -164,7 +158,7 @@ class ClientSession:
         return self._rest is None and self.parser.is_idle and not self.out.pending()
 
     def progress(self) -> tuple[int, int]:
-        """Changes when bytes of something long have moved."""
+        """Return a value that changes while bytes of a long transfer move."""
         return self.parser.missing, self.out.pending()
 
     def _go_on(self, rest: Rest) -> None:
@@ -173,8 +167,10 @@ class ClientSession:
                 self._give_way()
                 if self.out.is_behind():
                     return
-        except Exception:  # as in `_execute`; but a reply begun has no other end than the client's
-            log.exception("command %s failed within its reply", self.last_command)
+        except Exception:  # as in `_execute`, but a partial reply can only end with the connection
+            log.exception(
+                "Command %s failed during its reply; closing the connection", self.last_command
+            )
             self.closing = True
         self._rest = None
 
@@ -187,8 +183,8 @@ class ClientSession:
             failed = False
         except CommandError as exc:
             self.reply(replies.error(str(exc)))
-        except Exception:  # the session is the last catch-all: one request, not the node
-            log.exception("command %s failed", command.name if command else "?")
+        except Exception:  # last resort: fail the request, not the node
+            log.exception("Command %s failed", command.name if command else "?")
             self.reply(replies.error("ERR internal error, see this node's log"))
         if command is None:
             return
@@ -215,8 +211,11 @@ class ClientSession:
         self._rest = self._handlers[command.name](self, self._words(command, request))
 
     def _words(self, command: Command, request: Request) -> list[bytes]:
-        """The arguments; a write's value goes to `self.value` as it lies, uncopied. One which was
-        not taken because of what is stored is for the handler to judge; others end here."""
+        """Return the arguments; a write's value stays uncopied in `self.value`.
+
+        A value discarded because of the key's state is left to the handler; other discarded
+        arguments raise.
+        """
         self.value = None
         words: list[bytes] = []
         place = VALUE_PLACES.get(command.name, 0)
@@ -237,7 +236,6 @@ class ClientSession:
         return words
 
     def refusal(self, reason: str, length: int, detail: str) -> CommandError:
-        """The reply for a value which is not kept; counted."""
         self.node.counters.rejected[reason] += 1
         if reason == DeclineReason.TOO_LARGE:
             if detail:
@@ -250,12 +248,11 @@ class ClientSession:
             return CommandError(f"OOM {detail}, try again")
         return CommandError(f"OOM not stored: {detail or reason}")
 
-    # -- replies -------------------------------------------------------------------------------
     def reply(self, data: bytes) -> None:
         self._small.append(data)
 
     def reply_value(self, value: Hold | DiskValue | None) -> None:
-        """A bulk string, sent from where it lies unless it is short. Takes the hold over."""
+        """Reply with a bulk string; long values are sent uncopied. Takes ownership of the hold."""
         if value is None:
             self.reply(replies.null(self.version))
             return
@@ -275,7 +272,6 @@ class ClientSession:
             self.out.write(b"".join(self._small))
             self._small.clear()
 
-    # -- memory being received -----------------------------------------------------------------
     def _limits(self) -> Limits:
         if not self.logged_in:
             return limits_before_login()
@@ -286,12 +282,12 @@ class ClientSession:
         )
 
     def _land(self, before: Request, length: int) -> Landing | RefusedFrame:
-        """Where the parser may put a long word: a value in the store, anything else in memory."""
+        """Return a landing for a long word: in the store for a value, else in plain memory."""
         name = _word(before[0]).lower() if before else ""
         if VALUE_PLACES.get(name, 0) == len(before) and before:
             return self._room(name, _as_bytes(before[1]), length)
         if self._reserved + length > _MAX_WORDS_BYTES:
-            text = f"the words of a request, its value apart, may take {_MAX_WORDS_BYTES} bytes"
+            text = f"request arguments other than the value exceed {_MAX_WORDS_BYTES} bytes"
             return RefusedFrame(DeclineReason.TOO_LARGE, length, text)
         if not self.node.reserve(length):
             return RefusedFrame(
@@ -301,8 +297,11 @@ class ClientSession:
         return Buffer(length)
 
     def _room(self, name: str, key: bytes, length: int) -> Landing | RefusedFrame:
-        """The words after the value are not there yet. For a block they need not be: its key names
-        its bytes for ever, so one which is there already is not received again."""
+        """Reserve space for a value before its options are known.
+
+        Blocks need no options: keys are content-addressed, so an existing one is not received
+        again.
+        """
         once = name == "setnx" or key.startswith(envelope.PREFIX)
         condition = Condition.ABSENT if once else Condition.ALWAYS
         room = self.node.store.room(key, length, time.monotonic(), condition)
@@ -312,7 +311,6 @@ class ClientSession:
         return room
 
     def take_room(self) -> WriteReservation:
-        """The room which the value of this command was received into."""
         return self._rooms.pop()
 
     def _release_all(self) -> None:
@@ -324,7 +322,7 @@ class ClientSession:
         self._rooms.clear()
 
 
-# Which word of a command is a value to keep rather than a word to read.
+# Index of the value argument, per command.
 VALUE_PLACES = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
 
 
@@ -332,7 +330,7 @@ _MAX_SHOWN = 128
 
 
 def _unknown(request: Request) -> str:
-    """In Redis' words, on which clients rely to find out what a server lacks."""
+    """Return Redis' error text, which clients parse to detect missing commands."""
     shown = ""
     for argument in request[1:]:
         if len(shown) >= _MAX_SHOWN:
@@ -344,7 +342,7 @@ def _unknown(request: Request) -> str:
 
 
 def _nobody() -> None:
-    """Nobody to hang up on."""
+    """Do nothing: no connection to close."""
 
 
 def _word(argument: Argument) -> str:

@@ -1,9 +1,8 @@
-"""A client's plain socket, read and written without anything in between.
+"""Plain client socket without asyncio transports.
 
-Values are received by the kernel into the room the store made for them, and sent by it from where
-they lie: a transport would copy both, and keep what it cannot send. Nothing here blocks. What is
-queued for a client are references: it costs a pinned value, not a copy, and as a client which does
-not take its replies is neither read from nor served, it pins what it was last given and no more.
+The kernel receives values directly into the store's reservation and sends them from there; a
+transport would copy both and buffer unsent data. Nothing blocks. The send queue holds references to
+pinned values; a client that does not read is not served further, so what it pins is bounded.
 """
 
 from __future__ import annotations
@@ -19,28 +18,23 @@ from cachetier.engine.net.session import ClientSession, Handler
 from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
 
-# Unsent bytes at which a client is left alone, and at which it is served again.
+# Unsent bytes at which serving pauses, and at which it resumes.
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
-# Reads of one client before others have their turn.
+# Reads per client and event loop turn.
 _TURNS = 8
-# Pieces for one call of the kernel: less than IOV_MAX, which is 1024.
+# Buffers per system call, below IOV_MAX (1024).
 _MAX_PIECES = 512
-# Of a long value, so much is waited for before it is read on: each waking costs as much as copying
-# some tens of kilobytes.
+# Minimum bytes of a long value per wakeup: a wakeup costs as much as copying tens of kilobytes.
 _WAIT_BYTES = 512 * 1024
 
 
 class ClientSocket(Protocol):
-    """A connection, to whoever owns them all."""
-
     def leave_if_idle(self) -> None: ...
     def leave_if_broken(self) -> None: ...
 
 
 class _File:
-    """The rest of a value on disk."""
-
     __slots__ = ("left", "place", "value")
 
     def __init__(self, value: DiskValue) -> None:
@@ -52,13 +46,11 @@ class _File:
         self.value.release()
 
 
-# Bytes to send; a hold stands behind its bytes and is released when they are gone.
+# Bytes to send; a hold follows its bytes and is released after them.
 _Piece = bytes | memoryview | Hold | _File
 
 
 class SocketClient:
-    """Takes the socket over."""
-
     def __init__(
         self,
         sock: socket.socket,
@@ -75,8 +67,8 @@ class SocketClient:
         self._queued = 0
         self._is_reading = self._is_writing = False
         self._is_closed = False
-        self._is_resting = False  # a reply waits for something else than the client
-        self._low_water = 1  # of the socket's own: SO_RCVLOWAT
+        self._is_resting = False  # a reply waits for the disk or a timer
+        self._low_water = 1  # current SO_RCVLOWAT
         self._waiting_op = ""
         self._session = ClientSession(node, self, handlers)
         introduce(self._session, sock.getpeername(), sock.getsockname(), self.abort)
@@ -84,7 +76,6 @@ class SocketClient:
         clients.add(self)
         self._settle()
 
-    # -- session.Out ---------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         if self._is_closed:
             return
@@ -119,7 +110,6 @@ class SocketClient:
             self._session.feed()
             self._settle()
 
-    # -- what the loop calls -------------------------------------------------------------------
     def _readable(self) -> None:
         session = self._session
         parser = session.parser
@@ -152,7 +142,7 @@ class SocketClient:
         self._settle()
 
     def _settle(self) -> None:
-        """After anything happened: send, and wait for the right things next."""
+        """Send pending data and update the awaited events after any change."""
         self._flush()
         if self._is_closed:
             return
@@ -182,15 +172,14 @@ class SocketClient:
                 self._loop.remove_writer(self._fd)
 
     def _expect(self, count: int) -> None:
-        """Be woken for no less than so many bytes."""
+        """Set SO_RCVLOWAT, to be woken for at least `count` bytes."""
         if count != self._low_water:
             self._low_water = count
             try:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
-            except OSError:  # woken more often, then
+            except OSError:  # only costs more wakeups
                 return
 
-    # -- sending -------------------------------------------------------------------------------
     def _flush(self) -> None:
         pieces = self._pieces
         try:
@@ -209,7 +198,7 @@ class SocketClient:
             self.abort()
 
     def _send_pieces(self) -> bool:
-        """Whether the kernel took all that was offered."""
+        """Return whether the kernel accepted all bytes."""
         offered: list[bytes | memoryview] = []
         for piece in self._pieces:
             if isinstance(piece, bytes | memoryview):
@@ -228,7 +217,7 @@ class SocketClient:
         return not offered
 
     def _drop_first(self) -> None:
-        """A piece which is sent, and the hold behind it."""
+        """Remove a sent piece and release the hold behind it."""
         pieces = self._pieces
         pieces.popleft()
         while pieces and isinstance(first := pieces[0], Hold):
@@ -246,15 +235,17 @@ class SocketClient:
             file.release()
             self._pieces.popleft()
 
-    # -- leaving -------------------------------------------------------------------------------
     def leave_if_idle(self) -> None:
-        """Close between two requests; replies under way are still sent."""
+        """Close between two requests; replies in progress are still sent."""
         if self._session.is_between_requests():
             self.abort()
 
     def leave_if_broken(self) -> None:
-        """uvloop ends its watch over a socket with an error on it (a client that closed with
-        replies unread resets it) and tells nobody: what such a client pins would never be freed."""
+        """Close a socket with a pending error.
+
+        uvloop silently stops watching such a socket (a client that closes with unread replies
+        resets it), so its pinned values would never be freed.
+        """
         if not self._is_closed and self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.abort()
 
@@ -294,7 +285,7 @@ class SocketClient:
 def introduce(
     session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
 ) -> None:
-    """Tell a session both ends of its connection, and how to cut it."""
+    """Set a session's addresses and its close callback."""
     session.peer = _place(peer)
     session.local = _place(local)
     session.host = session.peer.rpartition(":")[0].strip("[]")
@@ -302,7 +293,7 @@ def introduce(
 
 
 def _place(place: object) -> str:
-    """host:port as Redis writes it, which is with an IPv6 host in brackets."""
+    """Format host:port like Redis, IPv6 hosts in brackets."""
     if not isinstance(place, tuple):
         return ""
     host, port = place[:2]

@@ -1,25 +1,52 @@
-"""When a connection has had its time: not logged in, stuck in the middle of something, or idle.
+"""Connection timeouts: login, stalled transfer, idle.
 
-A client stuck half way pins memory: a value half received has its room, one half sent cannot leave.
-Pure; whoever owns the sockets asks once in a while, so a limit is kept to within that while.
+A stalled client pins the memory of a partial value. Pure; polled periodically, so limits are
+accurate to the polling interval.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from cachetier.engine.net.guards import Guards
-
-if TYPE_CHECKING:
-    from cachetier.engine.net.session import ClientSession
 
 LOGIN = "login_timeout"
 STALLED = "stalled"
 IDLE = "idle_timeout"
 
 
-def overdue(session: ClientSession, guards: Guards, now: float) -> str:
-    """Why to close it, "" for not yet. Notices by itself whether bytes have moved."""
+class TimedSession(Protocol):
+    """Session state read by the timeouts. Times are on the monotonic clock."""
+
+    logged_in: bool
+    born_at: float
+    moved_at: float
+    seen_progress: tuple[int, int]
+
+    def progress(self) -> tuple[int, int]: ...
+
+    def is_between_requests(self) -> bool: ...
+
+
+class OpenSession(TimedSession, Protocol):
+    """Session as registered on the node, for CLIENT LIST, CLIENT KILL and the sweep."""
+
+    id: int
+    user: str
+    name: str
+    peer: str
+    local: str
+    library: dict[str, str]
+    version: int
+    last_command: str
+    active_at: float
+    closing: bool
+    hang_up: Callable[[], None]
+
+
+def overdue(session: TimedSession, guards: Guards, now: float) -> str:
+    """Return the reason to close the session, "" if none. Tracks progress between calls."""
     progress = session.progress()
     if progress != session.seen_progress:
         session.seen_progress = progress

@@ -1,8 +1,8 @@
-"""TLS of a node: a context made of files, and made again when they change.
+"""TLS context built from files and rebuilt when they change.
 
-Promises TLS 1.2 or newer; that files which do not fit together are refused naming the flag, at
-start, and later leave what was good in use; and that a failed handshake is counted with its reason.
-A new context is for connections from then on: nobody is cut. Must not know sockets or sessions.
+TLS 1.2 or newer. Inconsistent files are rejected by flag name at startup; later the last good
+context stays in use. Failed handshakes are counted by reason. A new context applies to new
+connections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """`client_ca`: who connects must show a certificate of it."""
+    """TLS files; with `client_ca`, clients must present a certificate issued by it."""
 
     cert: Path
     key: Path
@@ -28,11 +28,11 @@ class TlsFiles:
 
 
 def _unheard(_reason: str) -> None:
-    """Nobody counts."""
+    """Do nothing: failures are not counted."""
 
 
 class LiveContext:
-    """`context` is of the files as they were at the last good look. Raises ConfigError at first."""
+    """TLS context of the last good files. Raise ConfigError if the initial files are bad."""
 
     def __init__(
         self, files: TlsFiles, failed: Failed = _unheard, *, certificates_optional: bool = False
@@ -45,7 +45,7 @@ class LiveContext:
         self.problem = ""  # why the newest files are not in use, "" if they are
 
     def renew(self) -> bool:
-        """Look at the files, a few system calls; whether there is a new context."""
+        """Check the files (a few stat calls); return whether there is a new context."""
         seen = self._look()
         if seen == self._seen and not self.problem:
             return False
@@ -53,11 +53,13 @@ class LiveContext:
             self.context = self._make()
         except ConfigError as error:
             if seen != self._seen or str(error) != self.problem:
-                log.error("new TLS files are not used, the last good ones are: %s", error)
+                log.error(
+                    "New TLS files rejected; the previous certificate stays in use: %s", error
+                )
             self._seen, self.problem = seen, str(error)
             return False
         self._seen, self.problem = seen, ""
-        log.info("new TLS files are in use for new connections")
+        log.info("New TLS files loaded; they apply to new connections")
         return True
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
@@ -67,9 +69,9 @@ class LiveContext:
         files = self._files
         context = ServerContext.make(self._failed)
         try:
-            # Without a password of our own OpenSSL would ask the terminal for one.
+            # Without a password callback OpenSSL would prompt on the terminal.
             context.load_cert_chain(files.cert, files.key, password="")
-        except OSError as error:  # SSLError is one
+        except OSError as error:  # includes SSLError
             raise _refused("--tls-cert", files.cert, files.key, error) from None
         if files.client_ca is not None:
             context.verify_mode = self._verify
@@ -81,7 +83,7 @@ class LiveContext:
 
 
 def signature(path: Path | None) -> tuple[int, int, int] | None:
-    """Changes when the file does, also when a link is turned to another one (Kubernetes does)."""
+    """Return a value that changes with the file or its link target (Kubernetes switches links)."""
     if path is None:
         return None
     try:
@@ -92,7 +94,7 @@ def signature(path: Path | None) -> tuple[int, int, int] | None:
 
 
 def _refused(flag: str, path: Path, key: Path | None, error: OSError) -> ConfigError:
-    """Both files are named: OpenSSL does not say which one it means."""
+    """Build the error, naming both files: OpenSSL does not report which one is bad."""
     place = f"{flag} {path}" + (f" with --tls-key {key}" if key is not None else "")
     if isinstance(error, ssl.SSLError):
         words = (error.reason or "no certificate in it").replace("_", " ").lower()

@@ -1,4 +1,4 @@
-"""Which value goes next: lru, s3fifo or arc, chosen by name. See docs/cache-tier.md for why."""
+"""Eviction policies by name: lru, s3fifo, arc. docs/cache-tier.md compares them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_POLICY: Final = "arc"
 
 
 def make(name: str, capacity: int) -> EvictionPolicy:
-    """The policy of that name, empty, for a capacity in bytes. KeyError for any other name."""
+    """Create the named policy for a capacity in bytes; raise KeyError for an unknown name."""
     return POLICIES[name](capacity)
 
 

@@ -1,14 +1,12 @@
-"""ARC: a list of keys seen once, a list of keys seen more often, and a border which adapts.
+"""ARC: lists of keys seen once and seen repeatedly, with an adaptive boundary.
 
 Megiddo, Modha: "ARC: a self-tuning, low overhead replacement cache", FAST 2003, figure 4. T1 and T2
-are in the store, B1 and B2 are the ghosts of what left them. A key which comes back while its ghost
-is in B1 says that T1 should have been longer, one in B2 that T2 should have: the target size of T1
-moves by the other list's share, at least by what the key costs. Sizes are bytes: the paper's one
-page is a key's cost, its c the capacity, and L1 = T1 + B1 is kept within c, all four within 2 c.
+are in the store, B1 and B2 are ghosts of their evicted keys. A hit in B1 raises T1's target size by
+the other list's share, a hit in B2 lowers it, at least by the key's cost. Sizes are bytes: a page
+is a key's cost, c the capacity; L1 = T1 + B1 stays within c, all four within 2 c.
 
-What differs: the store makes room before a value has come and only then says which key it was, so
-the target moves after its eviction rather than before, and where T1 is just as long as its target
-the tie goes to T2's favour only if the key of the last arrival was a ghost of B2.
+Differences: the store makes room before the key is known, so the target moves after the eviction;
+if T1 equals its target, the tie favours T2 only if the last inserted key was a ghost of B2.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from cachetier.engine.policies.base import Ghosts, Queue
 class Arc:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._target = 0.0  # of T1, in bytes: the paper's p
+        self._target = 0.0  # T1's target in bytes: p in the paper
         self._once = Queue()  # T1
         self._often = Queue()  # T2
         self._once_gone = Ghosts()  # B1

@@ -1,8 +1,8 @@
-"""What a store asks an eviction policy, and the memory of what went that two of them keep.
+"""Eviction policy interface, and the ghost list and queue used by policies.
 
-A policy knows keys and what each costs in bytes. It holds no value, has no clock and never evicts
-by itself: the store asks for a `victim`, lets it go and says so with `evicted`. A victim is always
-a key which was added and has not left since; there is one as long as there are keys.
+A policy holds keys and costs in bytes, no values and no clock. The store requests a `victim`,
+evicts it and reports it with `evicted`. A victim is always a present key; there is one as long as
+there are keys.
 """
 
 from __future__ import annotations
@@ -13,53 +13,48 @@ from typing import Final, Protocol
 
 class EvictionPolicy(Protocol):
     def __len__(self) -> int:
-        """How many keys there are, ghosts not counted."""
+        """Return the number of keys without ghosts."""
         ...
 
     def __contains__(self, key: bytes) -> bool: ...
 
     def added(self, key: bytes, cost: int) -> None:
-        """The key is in the store now. For a key which was there: its new cost, and a use."""
+        """Record a stored key. For an existing key: a new cost, and a use."""
         ...
 
     def used(self, key: bytes) -> None:
-        """Somebody wanted it; a key which is not there is passed over."""
+        """Record a use; unknown keys are ignored."""
         ...
 
     def removed(self, key: bytes) -> None:
-        """It left for a reason of its own (deleted, past its end): nothing is learnt from it."""
+        """Record a removal other than eviction, which does not affect adaptation."""
         ...
 
     def victim(self) -> bytes | None:
-        """Who should go next; None if nobody is there. Asking changes who, never who is there."""
+        """Return the next key to evict, None if empty. May reorder keys, never removes one."""
         ...
 
     def ranking(self) -> list[bytes]:
-        """Every key, the one most worth keeping first. Asking is no use, and changes nothing."""
+        """Return all keys, the most valuable first, without side effects."""
         ...
 
     def evicted(self, key: bytes) -> None:
-        """It was let go to make room: the victim, or any other key (of a quota, say)."""
+        """Record an eviction: of the victim, or of any other key (for example by a quota)."""
         ...
 
-    def resize(self, capacity: int) -> None:
-        """The store's capacity in bytes from now on."""
-        ...
+    def resize(self, capacity: int) -> None: ...
 
-    def ghosts(self) -> int:
-        """How many keys are remembered which are not there any more."""
-        ...
+    def ghosts(self) -> int: ...
 
 
-# However small the values are: at about 150 bytes each this is all that ghosts may take.
+# Ghost limit for small values, at about 150 bytes each.
 MAX_GHOSTS: Final = 262_144
 
 
 class Ghosts:
-    """Keys that went, oldest first, for as many bytes as they cost while they were there.
+    """Evicted keys, oldest first, bounded by the bytes they had in the store.
 
-    Kept as hashes of keys, so that a long key is not kept for its ghost: a collision, which is one
-    in 2**64 a pair, makes a policy a little wrong about one key, and nothing else.
+    Stored as hashes to save memory; a collision (1 in 2**64 per pair) only misjudges one key.
     """
 
     __slots__ = ("_costs", "bytes")
@@ -82,7 +77,7 @@ class Ghosts:
             self._drop_oldest()
 
     def take(self, key: bytes) -> bool:
-        """Whether it was there; it is not afterwards."""
+        """Remove the key; return whether it was present."""
         cost = self._costs.pop(hash(key), None)
         if cost is None:
             return False
@@ -98,7 +93,7 @@ class Ghosts:
 
 
 class Queue:
-    """Keys in order with what they cost, the next to leave first, and the sum of the costs."""
+    """FIFO of keys with costs and their sum."""
 
     __slots__ = ("bytes", "costs")
 
@@ -107,12 +102,12 @@ class Queue:
         self.bytes = 0
 
     def push(self, key: bytes, cost: int) -> None:
-        """At the far end; the key is in no queue before."""
+        """Append a key that is in no queue."""
         self.costs[key] = cost
         self.bytes += cost
 
     def take(self, key: bytes) -> int | None:
-        """What it cost, None if it is not here; it is not afterwards."""
+        """Remove the key and return its cost, None if absent."""
         cost = self.costs.pop(key, None)
         if cost is not None:
             self.bytes -= cost

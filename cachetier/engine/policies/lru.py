@@ -1,4 +1,4 @@
-"""Least recently used first."""
+"""LRU eviction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cachetier.engine.policies.base import Queue
 
 
 class Lru:
-    """A queue in which a use moves a key to the far end."""
+    """Queue in which a use moves a key to the end."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -1,14 +1,13 @@
-"""S3-FIFO: three first-in-first-out queues, of which the small one lets one-hit wonders go early.
+"""S3-FIFO: three FIFO queues, of which the small one evicts one-hit wonders early.
 
-Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023,
-section 4, algorithm 1. New keys enter a small queue S of a tenth of the capacity. Who was used
-more than once there moves to the main queue M, who was not leaves and is remembered in a ghost
-queue G; a key which comes back while its ghost is there enters M at once. In M a used key goes
-round again, with one use less, and uses are counted to three. As in the paper's own simulator, and
-since values differ in size, sizes are bytes, and G remembers as many bytes as M may hold.
+Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023, section
+4, algorithm 1. New keys enter a small queue S of a tenth of the capacity. Keys used more than once
+there move to the main queue M, others are evicted into a ghost queue G; a key returning from G
+enters M directly. In M a used key is reinserted with one use less; uses are capped at three. As in
+the paper's simulator, sizes are bytes, and G remembers as many bytes as M may hold.
 
-What differs: the paper evicts while it inserts, here the store makes room before a value has come,
-so S may be over its tenth by the value which came last.
+Difference: the paper evicts during insertion, the store before a value arrives, so S may exceed its
+tenth by the last value.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class S3Fifo:
 
     def ranking(self) -> list[bytes]:
         def by_uses(queue: Queue) -> list[bytes]:
-            newest = list(reversed(queue.costs))  # among as many uses, the later comer
+            newest = list(reversed(queue.costs))  # among equal use counts, the newer first
             return sorted(newest, key=lambda key: -self._uses[key])
 
         return [*by_uses(self._main), *by_uses(self._small)]
@@ -89,7 +88,7 @@ class S3Fifo:
         return len(self._gone)
 
     def _victim_of_small(self) -> bytes | None:
-        """Its first key that was not used enough; those before it move to the main queue."""
+        """Return the first key with too few uses; the ones before it move to the main queue."""
         while (key := self._small.first()) is not None:
             if self._uses[key] < _USES_TO_STAY:
                 return key
@@ -98,8 +97,7 @@ class S3Fifo:
         return None
 
     def _victim_of_main(self) -> bytes | None:
-        """Its first key without a use left; those before it go round. It ends: each round takes a
-        use from every key, and there are three at most."""
+        """Return the first key without uses left; ends after three rounds, as each costs a use."""
         while (key := self._main.first()) is not None:
             if self._uses[key] == 0:
                 return key

@@ -1,5 +1,4 @@
-"""Every check, in the order in which a person would look: the router, its workers, their events,
-the tokens, and what became of requests."""
+"""All checks in diagnostic order: router, workers, events, tokens, requests."""
 
 from __future__ import annotations
 

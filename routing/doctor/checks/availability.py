@@ -1,4 +1,4 @@
-"""Are the router and its workers there, and do they work with what they were given? Pure."""
+"""Checks that router and workers respond and use the intended configuration. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from routing.doctor.checks import conditions
 from routing.doctor.facts import FleetFacts
 from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
-# What a rule or a board of ours cannot do without.
+# Metrics required by alert rules and dashboards.
 METRICS = frozenset(
     {
         "emberline_router_requests_total",

@@ -1,4 +1,4 @@
-"""When a check cannot be made, in words; "" when it can. Pure."""
+"""Preconditions of checks: the reason a check cannot run, "" if it can. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def router(facts: FleetFacts) -> str:
 
 
 def kvaware(facts: FleetFacts) -> str:
-    """The router follows caches now."""
+    """Require that the router uses the KV index."""
     if facts.router.error:
         return router(facts)
     if facts.router.strategy != KVAWARE:
@@ -35,8 +35,6 @@ def workers(facts: FleetFacts) -> str:
 
 
 def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[FleetFacts], str]:
-    """At least two workers told this."""
-
     def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why
@@ -47,8 +45,6 @@ def comparable(part: Callable[[WorkerFacts], Statement[Any]]) -> Callable[[Fleet
 
 
 def told(part: Callable[[WorkerFacts], Statement[Any]], what: str) -> Callable[[FleetFacts], str]:
-    """At least one worker told this."""
-
     def skip(facts: FleetFacts) -> str:
         if why := workers(facts):
             return why

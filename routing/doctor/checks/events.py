@@ -1,7 +1,6 @@
-"""Does every worker tell what its cache holds, and does the router follow it? Pure.
+"""Checks that every worker publishes KV events and the router follows them. Pure.
 
-The router's own words are taken where it has some (its view is what counts), the worker's where
-the router is silent or follows nothing.
+The router's view takes precedence; the worker's is used where the router reports nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
 
 LAG_S = 5.0
 STALE_S = 30.0
-_BATCHES_A_LOSS = 1000  # a loss among more of them is one of long ago, or a rare one
+_BATCHES_A_LOSS = 1000  # at fewer losses per batch, they are old or rare
 
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
 )
 _OWN = "Emberline's console starts its workers so always: one that does not was started otherwise."
-# What the router says of a worker without a source, where a check of its own says more.
+# Router reasons for a missing source that another check reports in detail.
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 
 
@@ -93,7 +92,7 @@ def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
         if source.endpoint and not source.replay:
             off.setdefault(source.worker, "the router follows it without a replay")
         elif source.replay and off.get(source.worker, "").startswith("replay_endpoint"):
-            del off[source.worker]  # the router was told of one
+            del off[source.worker]  # configured on the router
     if off:
         yield DoctorFinding(
             Severity.WARNING,
@@ -238,7 +237,6 @@ def _told(worker: WorkerFacts) -> Statement[object]:
 
 
 def _known(facts: FleetFacts) -> str:
-    """Either side can tell."""
     return (
         ""
         if not conditions.kvaware(facts)

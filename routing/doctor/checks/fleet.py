@@ -1,4 +1,4 @@
-"""Are the workers of one endpoint alike, and such that a cache can be followed at all? Pure."""
+"""Checks that an endpoint's workers are identical and support KV events. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from routing.doctor.facts import CacheConfig, FleetFacts, Model, Statement, Work
 from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity, groups
 from routing.doctor.inspection import CHAT, PLAIN
 
-# The version everything here was tried with.
+# Tested vLLM version.
 PROVEN = (0, 32)
-_RANDOM_SEED = ("xxhash", "xxhash_cbor")  # a new seed in each process unless PYTHONHASHSEED is set
+_RANDOM_SEED = ("xxhash", "xxhash_cbor")  # random per process unless PYTHONHASHSEED is set
 
 Part = Callable[[WorkerFacts], Any]
 
 
 def _differing(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
-    """Groups of workers by a value; empty when all agree. Workers which do not tell are left
-    out: that is another check's business."""
+    """Return groups of workers by value, empty if all agree; missing values are ignored."""
     told = [(worker.name, part(worker)) for worker in facts.workers]
     found = list(groups((name, value) for name, value in told if value not in (None, "", ())))
     return found if len(found) > 1 else []
 
 
 def _odd(found: list[tuple[Any, tuple[str, ...]]]) -> tuple[str, ...]:
-    """Those who are not of the largest group."""
+    """Return the workers outside the largest group."""
     return tuple(name for _, names in found[1:] for name in names)
 
 
@@ -83,7 +82,7 @@ def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 
 def _models(worker: WorkerFacts) -> tuple[str, ...]:
-    """What was loaded, without adapters: those come and go. Names do not matter here."""
+    """Return the loaded base models, without adapters and regardless of served names."""
     base: list[Model] = [model for model in worker.models.found or () if not model.parent]
     return tuple(
         sorted({f"{model.root or model.id} ({model.max_length} tokens)" for model in base})
@@ -167,7 +166,7 @@ def _algorithm(facts: FleetFacts, name: str) -> str:
 
 def _ids(probe: str) -> Part:
     def part(worker: WorkerFacts) -> Any:
-        """A refusal is an answer, too: another worker may not refuse."""
+        """Return the token ids; a rejection is a value too, since other workers may accept."""
         if worker.tokens.found is None:
             return None
         ids = worker.tokens.found[probe]
@@ -201,7 +200,7 @@ def tokenizer_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 def template_differs(facts: FleetFacts) -> Iterator[DoctorFinding]:
     if _differing(facts, _ids(PLAIN)):
-        return  # then chats differ for that reason already
+        return  # explains different chat tokens already
     if found := _differing(facts, _ids(CHAT)):
         yield DoctorFinding(
             Severity.ERROR,

@@ -1,4 +1,4 @@
-"""What became of requests: were they placed by caches, and was what was promised there? Pure."""
+"""Checks of recent requests: placement by cache contents, and accuracy of predictions. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from routing.doctor.facts import FleetFacts, PlacementFacts
 from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
 WINDOW_S = 600.0
-# Of all requests, so many of an unsupported form are worth a warning.
+# Share of requests of unsupported forms that causes a warning.
 _FORM_SHARE = 0.1
-# Of the answers, so many must lack the engine's word before it is called missing.
+# Share of responses without cached-token usage from which it counts as not reported.
 _SILENT = 0.9
 
 
 def _lately(facts: FleetFacts) -> list[PlacementFacts]:
-    """Those of the newest decisions which are not old."""
+    """Return the newest decisions within the age limit."""
     return [one for one in facts.router.decisions if one.time > facts.now - WINDOW_S]
 
 

@@ -1,4 +1,4 @@
-"""Does the router make the tokens its workers make? Pure."""
+"""Checks that router and workers tokenize alike. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from routing.doctor.facts import FleetFacts
 from routing.doctor.findings import DoctorCheck, DoctorFinding, Severity
 
 DIFFERENT, SAME = "different", "same"
-# Probes of the router's comparison which no template touches.
+# Comparison probes that do not use the chat template.
 _PLAIN = "plain text"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cachetier.client import cache_client, shared_memory
+from cachetier.client import cache_client
 from cachetier.client.address import Address
 from cachetier.client.cache_client import CacheClient
 from cachetier.client.outcomes import KeyOutcome
@@ -120,7 +120,7 @@ def test_where_it_does_not_work_values_come_over_the_socket(leasing: LeasingNode
 def test_it_is_asked_again_after_a_rest(
     leasing: LeasingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_memory, "REST_S", 0.0)
+    monkeypatch.setattr("cachetier.client.shared_memory.REST_S", 0.0)
     leasing.put(b"k", os.urandom(ROW))
     leasing.lease_reply = b"-ERR unknown command 'LEASE'\r\n"
     client = client_of(leasing)

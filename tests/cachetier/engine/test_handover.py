@@ -95,8 +95,13 @@ def test_each_value_goes_where_clients_will_look(start: Start) -> None:
     assert (left["used_memory"], left["emberline_held_bytes"]) == (0, 0), "nothing is pinned"
 
 
+def handover_of(node: Node, rate: int = handover.DEFAULT_RATE) -> handover.Handover:
+    places = [ListenAddress("peer", 1)]
+    return handover.Handover(node.config, node.store, node.policy, node.password_file, places, rate)
+
+
 async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peer has nothing when it is asked, and something when the value comes."""
+    """The peer lacks the key when queried and has it when the value arrives."""
     sent = b""
 
     class Late(Peer):
@@ -111,7 +116,7 @@ async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.Mon
     monkeypatch.setattr(handover, "Peer", Late)
     node = Node(parse(("--memory", "1MiB")))
     node.store.put(b"k", b"ours", now=0.0, ttl_s=None, condition=Condition.ALWAYS)
-    one = handover.Handover(node, [ListenAddress("peer", 1)])
+    one = handover_of(node)
     await one.run()
     assert one.facts()["state"] == "done"
     assert one.facts()["there"] == 1
@@ -134,7 +139,7 @@ async def test_no_more_goes_out_a_second_than_allowed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(handover, "Peer", Willing)
     node = Node(parse(("--memory", "1MiB")))
     node.store.put(b"k", bytes(10_000), now=0.0, ttl_s=None, condition=Condition.ALWAYS)
-    one = handover.Handover(node, [ListenAddress("peer", 1)], rate=10)
+    one = handover_of(node, rate=10)
     with monkeypatch.context() as patched:
         patched.setattr(handover.asyncio, "sleep", wait)
         await one.run()

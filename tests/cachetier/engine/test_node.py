@@ -270,7 +270,7 @@ def test_a_fault_within_a_reply_costs_its_client_only(caplog: pytest.LogCaptureF
     talk.feed()
     assert talk.closing
     assert out.data == b"*2\r\n", "nothing after it, which could be taken for the rest of it"
-    assert "within its reply" in caplog.text
+    assert "during its reply" in caplog.text
 
 
 class Out:

@@ -24,10 +24,9 @@ TYPED = {
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is woken, and the machine is of a known size."""
-    from cachetier import selectors
     from cachetier.tier.spec import SpareCapacity
 
-    monkeypatch.setattr(selectors, "room", lambda: SpareCapacity(8 * GIB, 100 * GIB))
+    monkeypatch.setattr("cachetier.selectors.room", lambda: SpareCapacity(8 * GIB, 100 * GIB))
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_without_room_the_arena_is_private_and_the_reason_is_told(
         told = json.loads(json.dumps(admin_json.stats(made)))["shm"]
         assert told["name"] == ""
         assert "4096 bytes free" in told["off"]
-        assert any("copy over TCP" in record.getMessage() for record in caplog.records)
+        assert any("use TCP instead" in record.getMessage() for record in caplog.records)
     finally:
         made.store.arena.close()
 

@@ -94,9 +94,9 @@ def test_running_out_of_descriptors_is_survived(start: Start) -> None:
     there = sum(1 for _ in Path(f"/proc/{node.process.pid}/fd").iterdir())
     resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (there + 4, there + 4))
     crowd = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(12)]
-    until(lambda: "nobody is let in" in node.log.read_text(), what="no descriptor left")
+    until(lambda: "Not accepting connections" in node.log.read_text(), what="no descriptor left")
     for sock in crowd:
         sock.close()
     with RawClient(node.port, timeout_s=30) as raw:
         assert raw.say("PING") == ("+", b"PONG")
-    assert node.log.read_text().count("nobody is let in") < 20
+    assert node.log.read_text().count("Not accepting connections") < 20

@@ -38,7 +38,7 @@ def test_the_old_one_is_good_as_long_as_the_file_says(start: Start) -> None:
     until(lambda: not lets_in("first"), what="the old one's end")
     assert inside.get("k") == b"v", "who is in stays in, and nothing is lost"
     path.write_text("")
-    until(lambda: "stays as it was" in node.log.read_text(), what="the empty file")
+    until(lambda: "previous passwords stay valid" in node.log.read_text(), what="the empty file")
     assert lets_in("second")
     assert not lets_in("")
     for word in ("first", "second"):

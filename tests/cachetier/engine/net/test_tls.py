@@ -146,7 +146,10 @@ def test_new_certificates_are_taken_over_and_nobody_is_cut(
 
     before = shown()
     (tmp_path / "server.crt").write_text("half a fi")
-    until(lambda: "last good ones are" in node.log.read_text(), what="the broken pair refused")
+    until(
+        lambda: "previous certificate stays in use" in node.log.read_text(),
+        what="the broken pair refused",
+    )
     assert shown() == before
     authority().write(tmp_path, "localhost")
     until(lambda: shown() != before, what="the new certificate")
