@@ -1,7 +1,7 @@
-"""Turning the keeping of alerts in a cluster on and off: check, do, notify.
+"""Settings of the alert objects in a cluster: validate, write, record.
 
-Promises that a refused action changes nothing and that each one is on the trail. It writes into a
-cluster, addresses of receivers too, so it needs an admin.
+A rejected action changes nothing; every accepted one is in the audit log. The objects include
+receiver addresses, so changes need the admin role.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST = 20
 def change(
     actor: Any, cluster: str, data: Any, *, expected_generation: int | None = None
 ) -> ClusterAlerts:
-    """What is left out stays."""
+    """Set the given fields; omitted fields keep their values."""
     require(actor, "admin")
     with transaction.atomic():
         found = selectors.one(cluster)
@@ -58,8 +58,10 @@ def change(
 
 
 def ensure_in_cluster() -> None:
-    """What the installer asked for, of the cluster the console runs in; once: people change it
-    afterwards. Safe against itself: of callers at the same moment, one creates it."""
+    """Create the row of the console's own cluster from the installer's settings, once.
+
+    An existing row is never changed. Of concurrent callers, one creates the row.
+    """
     asked = settings.EMBERLINE.alert_objects
     row = clusters.get(IN_CLUSTER)
     if not asked or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
@@ -78,7 +80,7 @@ def ensure_in_cluster() -> None:
 
 
 def check(actor: Any, cluster: str) -> None:
-    """Look at it again now, not when its turn comes."""
+    """Schedule an immediate reconcile pass."""
     require(actor, "operator")
     with transaction.atomic():
         _wake(selectors.one(cluster).row)

@@ -1,4 +1,4 @@
-"""Background passes over clusters: ids in, nothing out."""
+"""Celery tasks that reconcile clusters' alert objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def keep(alerts_id: str) -> None:
 
 @shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.sweep")
 def sweep() -> None:
-    """What wants another look by now, and where what is wanted has changed."""
+    """Start passes for rows that are due or whose desired objects changed."""
     from dashboards.alerts.cluster_objects.actions import ensure_in_cluster
     from dashboards.alerts.cluster_objects.reconciler import due_now
 

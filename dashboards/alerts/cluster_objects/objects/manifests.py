@@ -1,8 +1,8 @@
-"""The objects by which a cluster's Prometheus and Alertmanager have what is set here. Pure.
+"""Manifests of the objects from which a cluster's Prometheus and Alertmanager load rules and
+receivers.
 
-Promises that each says whose it is, and that a rule which only the console's own numbers can
-answer (budgets) is there only beside the console: elsewhere it would look like a watch, and never
-say a word. Must not know how objects are written.
+Each object carries an ownership label. Rules on the console's own metrics (budgets) are included
+only in the console's cluster; elsewhere they could never fire.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ def rules(
     routed: bool,
     with_console: bool = False,
 ) -> Body:
-    """`with_console`: the console is in that cluster, and scraped there. `routed`: each alert gets
-    the label `namespace`, by which the operator lets an AlertmanagerConfig of that namespace see
-    it."""
+    """Return the PrometheusRule.
+
+    `with_console`: the console runs, and is scraped, in that cluster. `routed`: each alert gets the
+    label `namespace`, which the operator's AlertmanagerConfig of that namespace matches.
+    """
     more = {"namespace": namespace} if routed else {}
     spec = {"groups": in_cluster(settings, more, with_console=with_console)}
     head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
@@ -55,7 +57,7 @@ def receivers(
 def addresses(
     texts: Mapping[str, str], install: str, namespace: str, labels: Mapping[str, str]
 ) -> Body:
-    """The Secret which `receivers` reads. Without a digest, which would tell guessers."""
+    """Return the Secret referenced by `receivers`. It has no digest, which would help guessing."""
     data = {key: base64.b64encode(text.encode()).decode() for key, text in sorted(texts.items())}
     body = {"type": "Opaque", "data": data}
     head = _head("v1", "Secret", alertmanager_object.NAME)
@@ -63,14 +65,14 @@ def addresses(
 
 
 def digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
-    """Of what is wanted. Secrets are left out: `more` says when they have changed."""
+    """Return the digest of the desired objects without Secrets; `more` covers changes of those."""
     shown = [body for body in bodies if body["kind"] != "Secret"]
     text = json.dumps([shown, *more], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def ours(found: Mapping[str, Any], install: str) -> bool:
-    """Whether this installation made it, for this."""
+    """Return whether this installation created the object as an alert object."""
     metadata = found["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     mine = all(labels.get(key) == value for key, value in OWN_LABELS.items())
