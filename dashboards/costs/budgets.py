@@ -89,7 +89,8 @@ def states(wanted: Iterable[Budget], now: datetime) -> list[BudgetState]:
 def _lately(
     now: datetime, spent: Sequence[CostLine], month: Month
 ) -> tuple[Sequence[CostLine], float]:
-    """Return usage of the last whole days and its hours; of this month if those were not measured."""
+    """Return usage and hours of the last whole days, or of this month if those were not
+    measured."""
     today = now.astimezone(UTC).date()
     hours = _measured(today - WINDOW, today)
     if hours:

@@ -31,7 +31,8 @@ _NO_ALERTMANAGER = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Inputs shared by all clusters. `generations`: of the receivers, since addresses are secret."""
+    """Inputs shared by all clusters. `generations`: of the receivers, since addresses are
+    secret."""
 
     rules: Settings
     told: ForAlertmanager

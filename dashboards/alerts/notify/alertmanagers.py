@@ -42,7 +42,8 @@ class ForeignSilence:
 
 @dataclass(frozen=True, slots=True)
 class AlertmanagerSnapshot:
-    """`ended`: ids of our silences that expired there; `why`: an error for each unreachable source."""
+    """`ended`: ids of our silences that expired there; `why`: an error for each unreachable
+    source."""
 
     foreign: tuple[ForeignSilence, ...] = ()
     ended: frozenset[str] = frozenset()

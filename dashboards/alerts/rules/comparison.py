@@ -31,7 +31,8 @@ _PREFIX = re.compile(r"\^?(?:\((?:\?:)?)*[A-Za-z_:][A-Za-z0-9_:]{2}")
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """`thresholds`: operands compared with `value`, empty if unknown. `falls`: low values are bad."""
+    """`thresholds`: operands compared with `value`, empty if unknown. `falls`: low values are
+    bad."""
 
     value: str
     thresholds: tuple[str, ...] = ()

@@ -27,7 +27,8 @@ BY_NAME: Final = {rule.name: rule for rule in RULES}
 
 
 def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
-    """Return the rule groups; groups without enabled rules are omitted, as Prometheus rejects them."""
+    """Return the rule groups; groups without enabled rules are omitted, as Prometheus rejects
+    them."""
     found = [
         {"name": name, "rules": [one for rule in rules for one in settings.rendered(rule)]}
         for name, rules in GROUPS.items()

@@ -94,7 +94,8 @@ def _wanted() -> tuple[str, str]:
 
 
 def as_round() -> Round:
-    """Return the entry of the System page. Errors are shown on Alerts, to users who may see them."""
+    """Return the entry of the System page. Errors are shown on Alerts, to users who may see
+    them."""
     purpose = "Brings the alert rules, as they were set, to the Prometheus of this installation"
 
     def line(state: Doing, text: str, remedy: str = "") -> Round:
@@ -193,7 +194,8 @@ def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
 
 
 def _reloaded(url: str) -> tuple[bool | None, float]:
-    """Return whether the latest reload succeeded (None: unknown) and the time of the last success."""
+    """Return whether the latest reload succeeded (None: unknown) and the time of the last
+    success."""
     try:
         status, body = fetch("GET", f"{url}/metrics", deadline_s=_ASK_S, max_bytes=_MOST)
     except (httpx.HTTPError, httpx.InvalidURL):

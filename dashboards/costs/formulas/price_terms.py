@@ -43,7 +43,7 @@ class Needs:
     tier: str = ""
     simulated: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
-    routers: int = 0  # on a cluster; on this machine routers are free
+    routers: int = 0  # on a cluster; on a single machine they share its resources
     router_cpus: float = 0.0
     router_memory_bytes: int = 0
     settings: str = ""

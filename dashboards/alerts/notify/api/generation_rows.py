@@ -32,7 +32,8 @@ _described = partial(extend_schema, tags=["alerts"])
 
 @dataclass(frozen=True, slots=True)
 class GenerationRowKind:
-    """Kind of row: `verbs` holds create, change and delete; the texts are for the OpenAPI document."""
+    """Kind of row: `verbs` holds create, change and delete; the texts are for the OpenAPI
+    document."""
 
     one: str
     many: str

@@ -46,7 +46,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
-    """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an alert)."""
+    """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an
+    alert)."""
     if request.method != "POST":
         asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
         form = SilenceForm(initial={"matchers": "\n".join(map(str, asked))})

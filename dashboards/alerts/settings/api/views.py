@@ -147,7 +147,8 @@ class OneRule(APIView):
 class RuleFileView(APIView):
     @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
-        """All rules with the current settings, for another Prometheus; and the load status in ours."""
+        """All rules with the current settings, for another Prometheus; and the load status in
+        ours."""
         settings = documents.settings_for(_user(request))
         state = selectors.rule_file()
         return Response(
