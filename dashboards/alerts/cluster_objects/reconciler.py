@@ -13,17 +13,20 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.audit.record import record
 from console.claims import Claim, claim, due
 from console.clusters import selectors as clusters
-from console.clusters.choices import ClusterPhase
+from console.clusters.choices import IN_CLUSTER, ClusterPhase
 from console.core.counters import count
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import desired_objects, selectors
 from dashboards.alerts.cluster_objects.desired_objects import DesiredObjects
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
+from dashboards.alerts.cluster_objects.objects.manifests import check_labels
 
 Item = tuple[str, str, str]  # kind, namespace, name
 log = logging.getLogger(__name__)
@@ -54,6 +57,28 @@ def due_now() -> list[str]:
         if known is not None and desired_objects.digest(row, known) != row.status.tried:
             found.add(str(row.pk))
     return sorted(found)
+
+
+def ensure_in_cluster() -> None:
+    """Create the row of the console's own cluster from the installer's settings, once.
+
+    An existing row is never changed. Of concurrent callers, one creates the row.
+    """
+    asked = settings.EMBERLINE.alert_objects
+    row = clusters.get(IN_CLUSTER)
+    if not asked or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
+        return
+    labels = dict(settings.EMBERLINE.alert_object_labels)
+    check_labels(labels)
+    wish = {name: name in asked for name in ("rules", "receivers")}
+    try:
+        with transaction.atomic():
+            made = ClusterAlerts(cluster=row, labels=labels, **wish)
+            made.save(force_insert=True)
+            ClusterAlertsStatus.objects.create(alerts=made)
+            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**wish, "labels": labels})
+    except IntegrityError:
+        return
 
 
 def keep(alerts_id: str) -> None:
@@ -144,7 +169,11 @@ def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) ->
     if not changes:
         return
     count("alert_objects_corrected", cluster=row.cluster.name)
-    log.warning("alerts in %s: set back: %s", row.cluster.name, "; ".join(changes))
+    log.warning(
+        "reverted foreign changes to alert objects in cluster %s: %s",
+        row.cluster.name,
+        "; ".join(changes),
+    )
     seen.facts |= {
         "corrected": row.status.corrected + 1,
         "corrected_at": timezone.now(),

@@ -175,7 +175,9 @@ def _put_back(
             try:
                 now[one.source] = _put(one, now[one.source], before)
             except (NoReplyError, KeyError, TypeError) as error:
-                log.warning("alertmanager of %s: a silence stays changed: %s", one.source, error)
+                log.warning(
+                    "Alertmanager of %s: could not restore a silence: %s", one.source, error
+                )
     return now
 
 
@@ -255,7 +257,7 @@ def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
             try:
                 _asked(one, "DELETE", f"/silence/{quote(made[one.source], safe='')}", None)
             except NoReplyError as error:
-                log.warning("alertmanager of %s: a silence stays: %s", one.source, error)
+                log.warning("Alertmanager of %s: could not expire a silence: %s", one.source, error)
 
 
 def _away(one: Alertmanager, error: Exception) -> Refused:

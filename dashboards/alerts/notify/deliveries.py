@@ -113,7 +113,7 @@ def _write(row: Delivery, state: str, error: str, next_at: datetime | None = Non
     mine.update(**facts, next_at=next_at or now)
     count("notifications", kind=row.kind, outcome=state if over else "retried")
     if error:
-        log.warning("notify: %s to %s: %s", row.pk, row.receiver_name, error)
+        log.warning("delivery %s to receiver %s failed: %s", row.pk, row.receiver_name, error)
 
 
 def prune(now: datetime, kept: timedelta = timedelta(days=30)) -> None:

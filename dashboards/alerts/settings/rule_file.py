@@ -185,7 +185,7 @@ def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
             [tool, "check", "rules", str(draft)], capture_output=True, text=True, timeout=_CHECK_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("promtool could not look at the rules: %s", type(error).__name__)
+        log.warning("promtool failed, rules not checked: %s", type(error).__name__)
         return ""
     finally:
         draft.unlink(missing_ok=True)
@@ -213,4 +213,4 @@ def _say(state: Load, digest: str, message: str) -> None:
         return
     RuleFile.objects.update_or_create(pk=1, defaults={**facts, "at": timezone.now()})
     if state == Load.REFUSED:
-        log.error("alert rules are refused: %s", message)
+        log.error("alert rules rejected, previous rules stay in force: %s", message)

@@ -85,7 +85,9 @@ def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
     counted = count(asker, int(HOUR_S), end.timestamp())
     fault = covered.fault or counted.fault
     if fault is not None:
-        log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
+        log.warning(
+            "could not measure costs of %s, retrying later: %s", hour.isoformat(), fault.detail
+        )
         return HourResult.NO_ANSWER
     if covered.missing and patient:
         return HourResult.IN_PARTS
@@ -101,7 +103,7 @@ def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
             row.save(force_insert=True)
             _add(hour, counted.by_endpoint)
     except IntegrityError:
-        log.info("costs of %s: another process added them", hour.isoformat())
+        log.info("costs of %s already added by another process", hour.isoformat())
     return HourResult.YES
 
 

@@ -1,5 +1,4 @@
-"""Manifests of the objects from which a cluster's Prometheus and Alertmanager load rules and
-receivers.
+"""Manifests of the alert objects that a cluster's Prometheus and Alertmanager load.
 
 Each object carries an ownership label. Rules on the console's own metrics (budgets) are included
 only in the console's cluster; elsewhere they could never fire.
@@ -10,11 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol import alertmanager_object
 from dashboards.alerts.rules import Settings, in_cluster
+from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"
 INSTALL: Final = "emberline.dev/install"
@@ -25,6 +27,8 @@ OWN_LABELS: Final[Mapping[str, str]] = {
     "app.kubernetes.io/component": "alerts",
 }
 Body = dict[str, Any]
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_MOST_LABELS = 20
 
 
 def rules(
@@ -102,3 +106,21 @@ def _whole(
         "annotations": notes,
     }
     return {**head, "metadata": metadata, **body}
+
+
+def check_labels(labels: Any) -> None:
+    """Raise `Refused` unless the labels can be set on the objects."""
+    if not isinstance(labels, Mapping) or len(labels) > _MOST_LABELS:
+        remedy = f'Write at most {_MOST_LABELS} as {{"release": "prometheus"}}.'
+        raise Refused(Problem("labels", None, "These are no labels.", remedy, "type"))
+    wrong = key_values_problem(labels)
+    if wrong is not None:
+        raise Refused(Problem("labels", None, *wrong))
+    for name, value in labels.items():
+        if not _LABEL_VALUE.fullmatch(value):
+            text = f"{value[:80]!r} cannot be the value of a label."
+            remedy = "Use at most 63 letters, digits, dots, dashes and underscores."
+            raise Refused(Problem("labels", name, text, remedy, "invalid_value"))
+        if name in OWN_LABELS:
+            text = f"{name} says that the object is this console's."
+            raise Refused(Problem("labels", name, text, "Leave it out.", "taken"))
