@@ -1,4 +1,4 @@
-"""With an Alertmanager beside Prometheus: it tells, it keeps the silences, the console does not."""
+"""With an Alertmanager at the metrics source: it delivers and holds the silences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AMTOOL = shutil.which("amtool")
 
 
 def row(identity: str, state: str = "active", **facts: Any) -> dict[str, Any]:
-    """As Alertmanager 0.25 and 0.28 tell a silence."""
+    """Silence as in Alertmanager 0.25 and 0.28."""
     return {
         "id": identity,
         "status": {"state": state},
@@ -85,7 +85,7 @@ def test_a_silence_is_made_and_ended_there(manager: Stub) -> None:
 
 
 class Kept:
-    """An Alertmanager's silences as far as changing them goes: an id is given anew each time."""
+    """Alertmanager's silences; each change assigns a new id."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, dict[str, Any]] = {}
@@ -122,7 +122,7 @@ def test_a_change_replaces_it_there(settings: Any) -> None:
         assert client.patch(at, {"comment": "longer"}).status_code == 200
         assert kept.comments == ["longer"]
         assert Silence.objects.get().remote == {"console": "k-2"}
-        kept.bodies.clear()  # it has forgotten it, as after a loss of its disk
+        kept.bodies.clear()  # forgotten, as after a disk loss
         assert client.patch(at, {"comment": "anew"}).status_code == 200
         assert kept.comments == ["anew"]
         kept.broken = True
@@ -134,7 +134,7 @@ def test_a_change_replaces_it_there(settings: Any) -> None:
 
 
 def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any) -> None:
-    """And one that it no longer concerns ends it."""
+    """And one that the silence no longer concerns expires it."""
     make_endpoint("demo")
     client, east, west = program("operator"), Kept(), Kept()
     with http_stub(east.answers) as first, http_stub(west.answers) as second:
@@ -247,7 +247,7 @@ def test_its_configuration_says_the_same(tmp_path: Path, settings: Any) -> None:
     assert by_name["mail"]["email_configs"][0]["send_resolved"] is False
     assert by_name["hook"]["webhook_configs"][0]["url"] == "https://hooks.example.org/REPLACE"
     assert len(by_name) == Receiver.objects.count() + 1
-    if AMTOOL:  # where Alertmanager is installed, its own word
+    if AMTOOL:  # validated by amtool if installed
         file = tmp_path / "alertmanager.yml"
         file.write_text(text)
         said = subprocess.run(
