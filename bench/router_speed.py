@@ -133,10 +133,10 @@ def _against(
     most: float, higher: bool = False, floor: float = 0.0,
 ) -> None:  # fmt: skip
     """Print our ratio to the best peer, with the target of design section 6."""
-    ours = _middle(found[OURS], value) - floor
+    mine = _middle(found[OURS], value) - floor
     theirs = [_middle(found[peer], value) - floor for peer in peers.VERSIONS]
     best = max(theirs) if higher else min(theirs)
-    ratio = ours / best
+    ratio = mine / best
     met = ratio >= most if higher else ratio <= most
     sign = ">=" if higher else "<="
     verdict = "met" if met else "NOT MET"
@@ -145,10 +145,10 @@ def _against(
 
 def _show_share(found: dict[str, list[Measured]]) -> None:
     """Print capacities by CPU time, independent of other load."""
-    ours = _middle(found[OURS], lambda one: one.router_cpu_us)
+    mine = _middle(found[OURS], lambda one: one.router_cpu_us)
     best = min(_middle(found[peer], lambda one: one.router_cpu_us) for peer in peers.VERSIONS)
     floor = _middle(found[RELAY], lambda one: one.router_cpu_us)
-    print(f"  a core carries {best / ours:.2f} x the better peer's; the floor {best / floor:.2f} x")
+    print(f"  a core carries {best / mine:.2f} x the better peer's; the floor {best / floor:.2f} x")
 
 
 def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:

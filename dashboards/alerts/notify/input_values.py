@@ -23,8 +23,8 @@ def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     unknown = [name for name in given if name not in names]
     if unknown:
         remedy = f"There are: {', '.join(names)}."
-        text = "There is no such field."
-        raise Refused(*(Problem(str(one), given[one], text, remedy, "unknown") for one in unknown))
+        fault = "There is no such field."
+        raise Refused(*(Problem(str(one), given[one], fault, remedy, "unknown") for one in unknown))
     return given
 
 
@@ -67,8 +67,8 @@ def seconds(
         found = _spelled(value.strip())
     if found is None or not low <= found <= high:
         remedy = f"{DURATION_REMEDY} From {spelled(low)} to {spelled(high)}."
-        text = "This is not a time that can be used here."
-        raise Refused(Problem(field or name, value, text, remedy, "duration"))
+        problem = "This is not a time that can be used here."
+        raise Refused(Problem(field or name, value, problem, remedy, "duration"))
     return found
 
 

@@ -138,21 +138,21 @@ class Rule:
         self, setting: Setting | None = None, only: Only = ALL, runbook: str = ""
     ) -> dict[str, Any]:
         """Return the entry for the rule file."""
-        chosen = (setting or Setting()).over(self.defaults)
+        effective = (setting or Setting()).over(self.defaults)
         whose = f"{{{{ $labels.{self.about} }}}}" if self.about else "All endpoints"
-        labels = {"severity": chosen.severity}
+        labels = {"severity": effective.severity}
         if self.about in _ENDPOINTS:
             labels["endpoint"] = whose
         annotations = {
-            "summary": f"{whose}: {self.told(chosen)}",
+            "summary": f"{whose}: {self.told(effective)}",
             "description": f"{self.remedy} (now {{{{ $value | humanize }}}})",
         }
         if runbook:
             annotations["runbook_url"] = runbook
         return {
             "alert": self.name,
-            "expr": self.expression(chosen, only),
-            "for": duration(chosen.lasting_s or 0),
+            "expr": self.expression(effective, only),
+            "for": duration(effective.lasting_s or 0),
             "labels": labels,
             "annotations": annotations,
         }

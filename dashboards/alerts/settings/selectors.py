@@ -16,15 +16,15 @@ from endpoints import selectors as endpoints
 
 def settings() -> Settings:
     """Return all settings, for the rule file; callers filter before they show them."""
-    everywhere: dict[str, Setting] = {}
+    platform: dict[str, Setting] = {}
     of_endpoints: dict[str, dict[str, Setting]] = {}
     for row in RuleSetting.objects.select_related("endpoint"):
         if row.endpoint is None:
-            everywhere[row.rule] = as_setting(row)
+            platform[row.rule] = as_setting(row)
         else:
             of_endpoints.setdefault(row.rule, {})[row.endpoint.name] = as_setting(row)
-    own = tuple(as_own(row) for row in OwnRule.objects.all())
-    return Settings(everywhere, of_endpoints, own, django_settings.EMBERLINE.public_url)
+    written = tuple(as_own(row) for row in OwnRule.objects.all())
+    return Settings(platform, of_endpoints, written, django_settings.EMBERLINE.public_url)
 
 
 def as_setting(row: RuleSetting | None) -> Setting:
