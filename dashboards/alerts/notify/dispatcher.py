@@ -21,7 +21,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.claims import claim
-from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.evaluation import firing_alerts
 from dashboards.alerts.notify import alertmanagers, selectors
 from dashboards.alerts.notify.models import (
     Delivery,
@@ -77,7 +77,7 @@ def read() -> DispatchResult:
     """Return the firing alerts from Prometheus without those that an Alertmanager delivers."""
     if not connections.any_known():
         return DispatchResult((), NOBODY)
-    found = firing(connections.fleet(), Scope())
+    found = firing_alerts.firing(connections.fleet(), Scope())
     teams, elsewhere = selectors.teams(), alertmanagers.told_elsewhere()
     ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing

@@ -140,7 +140,9 @@ def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any
     with http_stub(east.answers) as first, http_stub(west.answers) as second:
         both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
         concerned = list(both)
-        monkeypatch.setattr(alertmanagers, "of", lambda _endpoint: list(concerned))
+        monkeypatch.setattr(
+            "dashboards.alerts.notify.alertmanagers.of", lambda _endpoint: list(concerned)
+        )
         monkeypatch.setattr(alertmanagers.sources, "alertmanagers", lambda: tuple(both))
         at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
         west.broken = True
@@ -204,7 +206,9 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
     make_endpoint("demo")
     labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
     alert = firing_module.Alert("Slow", "demo", "", "page", None, "s", "r", labels)
-    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((alert,)))
+    monkeypatch.setattr(
+        "dashboards.alerts.evaluation.firing_alerts.firing", lambda *_: Firing((alert,))
+    )
     monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
     assert dispatcher.read().alerts == ()
     monkeypatch.setattr(dispatcher.managers.sources, "alertmanagers", tuple)
@@ -212,7 +216,10 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
 
 
 def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
-    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((), missing="west is away"))
+    monkeypatch.setattr(
+        "dashboards.alerts.evaluation.firing_alerts.firing",
+        lambda *_: Firing((), missing="west is away"),
+    )
     monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
     seen = dispatcher.read()
     assert (seen.unknown, seen.why) == (True, "west is away")

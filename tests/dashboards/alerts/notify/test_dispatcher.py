@@ -69,7 +69,7 @@ def world(monkeypatch: Any) -> Iterator[World]:
     def said(*_: Any) -> Firing:
         return Firing(why=found.why) if found.why else Firing(tuple(found.alerts))
 
-    monkeypatch.setattr(dispatcher, "firing", said)
+    monkeypatch.setattr("dashboards.alerts.evaluation.firing_alerts.firing", said)
     monkeypatch.setattr(connections, "any_known", lambda: True)
     monkeypatch.setattr(timezone, "now", lambda: found.now)
     make_endpoint("demo")
@@ -222,7 +222,7 @@ def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any)
         Dispatch.objects.update(claim_token="another's")
         return found
 
-    monkeypatch.setattr(dispatcher, "read", slow)
+    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.read", slow)
     dispatcher.look()
     assert not Delivery.objects.exists()
 
