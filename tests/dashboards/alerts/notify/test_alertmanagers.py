@@ -15,9 +15,10 @@ import yaml
 
 from dashboards.alerts.evaluation import firing_alerts as firing_module
 from dashboards.alerts.evaluation.firing_alerts import Firing
-from dashboards.alerts.notify import alertmanagers, dispatcher, receivers, selectors
+from dashboards.alerts.notify import dispatcher, receivers, selectors
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify.models import Receiver, Silence
+from dashboards.prometheus import connections
 from dashboards.prometheus.connections import Alertmanager
 from endpoints.models import Endpoint
 from tests.support import teams as made
@@ -143,7 +144,7 @@ def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any
         monkeypatch.setattr(
             "dashboards.alerts.notify.alertmanagers.of", lambda _endpoint: list(concerned)
         )
-        monkeypatch.setattr(alertmanagers.sources, "alertmanagers", lambda: tuple(both))
+        monkeypatch.setattr(connections, "alertmanagers", lambda: tuple(both))
         at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
         west.broken = True
         assert client.patch(at, {"comment": "never"}).status_code == 502
@@ -209,9 +210,9 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
     monkeypatch.setattr(
         "dashboards.alerts.evaluation.firing_alerts.firing", lambda *_: Firing((alert,))
     )
-    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    monkeypatch.setattr(connections, "any_known", lambda: True)
     assert dispatcher.read().alerts == ()
-    monkeypatch.setattr(dispatcher.managers.sources, "alertmanagers", tuple)
+    monkeypatch.setattr(connections, "alertmanagers", tuple)
     assert len(dispatcher.read().alerts) == 1
 
 
@@ -220,7 +221,7 @@ def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
         "dashboards.alerts.evaluation.firing_alerts.firing",
         lambda *_: Firing((), missing="west is away"),
     )
-    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    monkeypatch.setattr(connections, "any_known", lambda: True)
     seen = dispatcher.read()
     assert (seen.unknown, seen.why) == (True, "west is away")
 
