@@ -86,7 +86,7 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
                 span.step_s % family.every_s == 0 for family in queries.recording_rules.FAMILIES
             ):
                 # Same values from raw samples, without recording rules.
-                with patch.object(queries.kept, "FAMILIES", ()):
+                with patch.object(queries.recording_rules, "FAMILIES", ()):
                     # Other times: the ones above are cached by the console.
                     other = _newest(folder) - asked.times * span.step_s
                     raw = _asked(client, path, span, other, asked.times)
