@@ -11,7 +11,7 @@ from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.documents import TITLES
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "alert-rules.md"
-MARK = "<!-- generated: UPDATE_GOLDEN=1 pytest tests/dashboards/test_alert_docs.py -->\n"
+MARK = "<!-- generated: UPDATE_GOLDEN=1 pytest tests/dashboards/alerts/rules/test_runbooks.py -->\n"
 
 
 def section(rule: Rule) -> str:
