@@ -1,1 +1,1 @@
-"""The measurements behind the README: ours and a peer side by side, in one run."""
+"""Benchmarks behind the README: Emberline and peers measured in the same run."""

@@ -1,4 +1,4 @@
-"""`make bench`: every measurement of this folder, one after the other."""
+"""`make bench`: run every benchmark of this folder in turn."""
 
 import subprocess
 import sys

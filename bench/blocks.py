@@ -1,10 +1,9 @@
-"""A day of one endpoint's metrics, copied over many days and many endpoints: blocks of a TSDB.
+"""Copy one endpoint's day of metrics to many days and endpoints, as TSDB blocks.
 
-Promises that a Prometheus reads as many series and samples as a fleet that large would have
-written, in seconds instead of hours: an index names each copied series, and those of other
-endpoints share the chunks of the first. So a disk holds less and caches serve more than in truth,
-while every sample is decoded as often. Counters begin anew each day. Must not know what metrics
-mean; the format is that of Prometheus 2 (tsdb/docs/format).
+Produces in seconds what a large fleet would write in hours. The index names each copied series;
+series of other endpoints share the chunks of the first one, so that disk usage is lower and caches
+hit more often than in production, while every sample is still decoded. Counters restart each day.
+The format is Prometheus 2's (tsdb/docs/format).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`rest`: the chunks after the first, each told by its distance from the one before."""
+    """`rest`: the chunks after the first, delta-encoded."""
 
     labels: Labels
     chunks: int
@@ -36,8 +35,10 @@ class Series:
 
 
 def copy(data: Path, endpoints: int, days: int) -> tuple[int, int]:
-    """Of each block under `data`, `days` with `endpoints`; the last day is the one that was there.
-    How many series each has at most, and how many bytes all."""
+    """Copy each block under `data` to `days` days and `endpoints` endpoints, the original day last.
+
+    Return the maximum number of series in a block, and the total bytes.
+    """
     blocks = [meta.parent for meta in data.glob("*/meta.json")]
     count = 0
     for number, block in enumerate(sorted(blocks)):
@@ -76,13 +77,13 @@ def _write(old: Path, new: Path, every: list[Series], shift_ms: int) -> None:
 
 
 def _shift(file: bytearray, shift_ms: int) -> None:
-    """Only a chunk's first sample says when it was; the others how long after."""
+    """Shift the first sample of each chunk; the others are deltas."""
     assert struct.unpack_from(">I", file)[0] == _CHUNKS
     at = 8
     while at < len(file):
         size, at = _uvarint(file, at)
-        end = at + 1 + size  # the encoding, then the data
-        moment, after = _varint(file, at + 3)  # behind how many samples there are
+        end = at + 1 + size  # encoding, then data
+        moment, after = _varint(file, at + 3)  # after the number of samples
         moved = _put_varint(moment + shift_ms)
         assert len(moved) == after - at - 3
         file[at + 3 : after] = moved
@@ -147,7 +148,7 @@ def _index(every: list[Series], shift_ms: int) -> bytes:
         out += _framed(struct.pack(f">I{len(refs)}I", len(refs), *refs))
     table_at = len(out)
     out += _framed(bytes(table))
-    # No list of the values of each label: nothing has read it since its second version.
+    # Without label value index: unused since format version 2.
     toc = struct.pack(">6Q", symbols_at, series_at, 0, 0, postings_at, table_at)
     return bytes(out + toc + _crc(toc))
 
@@ -167,7 +168,7 @@ def _text(text: str) -> bytes:
 
 
 def _name(number: int) -> str:
-    """As a block has to be called: a ULID."""
+    """Return a block name, which must be a ULID."""
     found = ""
     while number:
         number, digit = divmod(number, 32)
@@ -176,7 +177,7 @@ def _name(number: int) -> str:
 
 
 def _uvarint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """Return the number and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -217,7 +218,7 @@ _CASTAGNOLI = _table()
 
 
 def _crc(data: bytes) -> bytes:
-    """CRC-32C, which the standard library has not."""
+    """Return the CRC-32C, which the standard library lacks."""
     table, value = _CASTAGNOLI, 0xFFFFFFFF
     for byte in data:
         value = table[(value ^ byte) & 255] ^ value >> 8

@@ -1,17 +1,16 @@
-"""Whether "saved by the cache" is what the cache saves: cold against warm prompts on real vLLM.
+"""Compare the console's estimate "saved by the cache" with the measured saving on real vLLM.
 
 `python -m bench.cache_saving [--prompts 8] [--at-once 1 4] [--tokens 300 1700] [--settle 3]`. CPU
-build, SmolLM2-135M. The same fresh prompts, each for one token, are sent to a worker without L1 and
-L2; then to one with both: so that it keeps them; again, so that they are found on its device; and
-once more after the device forgot them, so that they are found in L1. What a pass takes less than
-that of the worker without a cache is what was really saved. Beside it stands the console's formula:
-cached tokens x seconds for a further one - seconds of loading, with the seconds of a token as the
-console calibrates them (dashboards.costs.formulas.calibration) at the worker with the cache.
+build, SmolLM2-135M. The same new prompts, one output token each, go to a worker without L1 and L2;
+then three times to a worker with both: to fill the caches, for device hits, and, after the device
+cache is cleared, for L1 hits. The true saving of a pass is its time less that of the worker
+without a cache. The console's formula is shown beside it: cached tokens x seconds for an additional
+one - seconds of loading, with the console's calibration
+(dashboards.costs.formulas.calibration) on the worker with the cache.
 
-Seconds of the processor are told beside those of the clock: other work on the machine disturbs them
-less. `ratio` is the estimate one would have without a calibration: seconds of prefill over tokens
-that were computed. `--settle`: seconds before each request of the calibration, in which what the
-one before left to do (writing to L1 and L2) is done.
+CPU seconds are shown beside wall-clock seconds: other load on the machine disturbs them less.
+`ratio` is the estimate without calibration: prefill seconds over computed tokens. `--settle`: delay
+before each calibration request, in which writes to L1 and L2 finish.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Texts = Mapping[int, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """By the worker, so far."""
+    """Totals exported by the worker."""
 
     cached: float
     load_s: float
@@ -64,7 +63,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """All prompts once: how long it took, by the clock and of processors, and what it counted."""
+    """One pass over all prompts: wall-clock and CPU seconds, and counter increases."""
 
     wall_s: float
     cpu_s: float
@@ -75,7 +74,7 @@ class Pass:
 
 
 def of_processors(port: str) -> float:
-    """Seconds which the worker's processes had so far: those of the group of who has the port."""
+    """Return the CPU seconds of the process group that listens on the port."""
     groups: dict[int, float] = {}
     wanted = 0
     for folder in Path("/proc").glob("[0-9]*"):
@@ -83,7 +82,7 @@ def of_processors(port: str) -> float:
             stat = (folder / "stat").read_text().rpartition(")")[2].split()
             argv = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # process ended
         group = int(stat[2])
         groups[group] = groups.get(group, 0.0) + (int(stat[11]) + int(stat[12])) * TICK_S
         if b"--port" in argv and argv[argv.index(b"--port") + 1] == port.encode():
@@ -92,11 +91,11 @@ def of_processors(port: str) -> float:
 
 
 def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
-    """Seconds for a further prompt token, by that clock."""
+    """Return seconds for an additional prompt token, by that clock."""
 
     def ask(text: str, _worker: str) -> PromptAnswer:
         body = {"model": "bench", "prompt": text, "max_tokens": 1, "temperature": 0}
-        # The rest which dashboards.costs.calibration_run takes, or none: what it matters is measured.
+        # With the delay of dashboards.costs.calibration_run or without, to measure its effect.
         time.sleep(settle_s)
         before = clock()
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120).raise_for_status()
@@ -134,7 +133,7 @@ def show(what: str, cold: Pass, warm: Pass, slopes: tuple[float, float]) -> None
 
 
 def passes(url: str, all_texts: Texts, times: int, cpu: Seconds) -> dict[int, list[Pass]]:
-    """By how many prompts were sent at once; from the third time on out of L1."""
+    """Return the passes by concurrency; from the third on, hits are in L1."""
     found: dict[int, list[Pass]] = {}
     for at_once, texts in all_texts.items():
         found[at_once] = []
@@ -147,7 +146,7 @@ def passes(url: str, all_texts: Texts, times: int, cpu: Seconds) -> dict[int, li
 
 @contextlib.contextmanager
 def warmed(l2: str, folder: Path, name: str) -> Iterator[tuple[str, Seconds]]:
-    """A worker's URL, and the clock of its processors."""
+    """Yield a worker's URL and its CPU clock."""
     with worker(l2, folder, name) as url:
         ask_text(url, prompt(64))
         yield url, partial(of_processors, url.rpartition(":")[2])

@@ -1,10 +1,9 @@
 """TTFT of one long prompt: cold, from L1, from our L2 and from Valkey as L2, on real vLLM.
 
 `python -m bench.cache_ttft [--tokens 800 1800] [--repeats 5] [--backends tcp shm valkey]`. Two
-workers (CPU build, SmolLM2-135M) a backend; worker A computes, worker B has never seen the prompt.
-Everything is measured in one run on the same machine, prompts are fresh and random, and every
-answer must be the same greedy text as the cold one, else the run fails. Prints a table, the ratios
-to cold, and how long lookups and loads took of it as worker B counted them.
+workers (CPU build, SmolLM2-135M) for each backend; worker A computes, worker B has not seen the
+prompt. All runs share one machine, prompts are random, and each response must equal the cold greedy
+text, else the run fails. Prints a table, ratios to cold, and worker B's lookup and load times.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ WORDS = [
 
 @dataclass
 class Samples:
-    """Seconds to the first token, by where the prompt was found."""
+    """TTFT in seconds, by cache tier."""
 
     cold: list[float] = field(default_factory=list)
     l1: list[float] = field(default_factory=list)
     l2: list[float] = field(default_factory=list)
-    lookup_s: list[float] = field(default_factory=list)  # of l2: until L2 had answered
-    load_s: list[float] = field(default_factory=list)  # of l2: until its bytes were in L1
+    lookup_s: list[float] = field(default_factory=list)  # L2 lookup time
+    load_s: list[float] = field(default_factory=list)  # time from L2 to L1
 
 
 def free_port() -> int:
@@ -68,7 +67,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def process(argv: list[str], env: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in a group of its own, which is killed whole at the end."""
+    """Run a child in its own process group, which is killed at the end."""
     with log.open("wb") as output:
         child = subprocess.Popen(
             argv, env=os.environ | env, stdout=output, stderr=output, start_new_session=True
@@ -99,7 +98,7 @@ def wait_http(url: str, child: subprocess.Popen[bytes], log: Path, deadline_s: f
 
 @contextlib.contextmanager
 def worker(url: str, folder: Path, name: str) -> Iterator[str]:
-    """One vLLM worker with L1 and the given L2, "" for neither; yields its URL."""
+    """Run a vLLM worker with L1 and the given L2, "" for neither; yield its URL."""
     layout = default_layout()
     port = free_port()
     argv = [
@@ -206,13 +205,13 @@ def l2_valkey(folder: Path) -> Iterator[str]:
 
 
 def prompt(tokens: int) -> str:
-    """A prompt of about that many tokens which no cache has seen."""
+    """Return a new prompt of about that many tokens."""
     nonce = f"{random.getrandbits(64):x}"
     return f"Document {nonce}. " + " ".join(random.choice(WORDS) for _ in range(tokens - 20))
 
 
 def ask(url: str, text: str, tokens: int = 16) -> tuple[float, str]:
-    """(seconds to the first token, the greedy tokens as text)."""
+    """Return TTFT (s) and the greedy text."""
     body = {
         "model": "bench",
         "prompt": text,
@@ -240,7 +239,7 @@ def metric(url: str, name: str, label: str) -> float:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a worker took from L2 so far."""
+    """Totals that a worker has read from L2."""
 
     tokens: float
     lookup_s: float
@@ -256,7 +255,7 @@ class Taken:
 
 
 def _longest_lookup(url: str) -> float:
-    """Mean over the blocks: they are asked in one batch, so each waits as long as all."""
+    """Return the mean over the blocks: one batch, so each block waits for the whole batch."""
     name = "vllm:kv_offload_tiering_lookup_async_delay_seconds"
     return metric(url, f"{name}_sum", 'tier="1:') / max(metric(url, f"{name}_count", 'tier="1:'), 1)
 
@@ -266,7 +265,7 @@ def written_chunks(url: str) -> float:
 
 
 def settle(url: str) -> None:
-    """Return once the worker's stores to L2 have stopped growing."""
+    """Wait until the worker's stores to L2 stop growing."""
     last, same = -1.0, 0
     end = time.monotonic() + 20
     while same < 3 and time.monotonic() < end:
@@ -320,7 +319,7 @@ def main() -> None:
             worker(url, folder, f"{name}-b") as b,
         ):
             for one in (a, b):
-                ask(one, prompt(64))  # first request of a process: imports and thread pools
+                ask(one, prompt(64))  # first request of a process: imports, thread pools
             for tokens in options.tokens:
                 show(name, tokens, measure(a, b, tokens, options.repeats))
 

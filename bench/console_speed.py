@@ -1,11 +1,10 @@
-"""How long the console's pages take with a large fleet: server time and queries, page by page.
+"""Latency and query count of each console page with a large fleet.
 
     python -m bench.console_speed [--endpoints 500] [--workers 10] [--times 20] [--limit-ms 150]
 
-Seeds a database of its own (SQLite, thrown away), then asks every page through Django in this one
-process: no network, no template cache warmed by others. `cpu` is this process' own time, which a
-busy machine does not stretch; `wall` is what a person waits. Exits 1 when a page's p95 of CPU time
-is above the limit.
+Seeds a temporary SQLite database and requests every page through Django in this process, without
+network or a warm template cache. `cpu` is this process's CPU time, independent of other load;
+`wall` is the latency. Exits with 1 if a page's p95 of CPU time exceeds the limit.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Result:
 
 @contextmanager
 def console() -> Iterator[None]:
-    """A console of its own in this process."""
+    """Set up a console in this process."""
     with tempfile.TemporaryDirectory(prefix="emberline-speed-") as folder:
         os.environ |= {
             "EMBERLINE_VAR": folder,
@@ -98,7 +97,7 @@ def console() -> Iterator[None]:
 
 
 def seed(endpoints: int, workers: int) -> Any:
-    """A client logged in as an admin, and a fleet."""
+    """Create a fleet and return a client logged in as an admin."""
     from django.test import Client
 
     from console.accounts.models import User
@@ -121,7 +120,7 @@ def seed(endpoints: int, workers: int) -> Any:
 
 
 def _observe(made: list[Any], workers: int) -> None:
-    """What a reconciler would have written."""
+    """Write the status that a reconciler would write."""
     from django.utils import timezone
 
     from endpoints.models import EndpointStatus, Replica
@@ -160,7 +159,7 @@ def _observe(made: list[Any], workers: int) -> None:
 
 
 def _remember(made: list[Any], ada: Any) -> None:
-    """Revisions, events and a trail."""
+    """Create revisions, events and audit entries."""
     from console.audit.record import record
     from endpoints.models import EndpointEvent, Revision
 
@@ -223,8 +222,8 @@ def main() -> int:
         from django.core.checks.urls import check_resolver
         from django.urls import get_resolver
 
-        check_resolver(get_resolver())  # as console.asgi does
-        # What was seeded is no part of a server's memory: its collector need not walk it.
+        check_resolver(get_resolver())  # as in console.asgi
+        # Seeded objects are not part of a server's memory: exclude them from garbage collection.
         gc.collect()
         gc.freeze()
         print(f"{asked.endpoints} endpoints, {asked.endpoints * asked.workers} workers, SQLite")

@@ -1,18 +1,16 @@
-"""How long boards take over a month of a fleet's metrics: every board, every range.
+"""Latency of every board and range over a month of a fleet's metrics.
 
     python -m bench.dashboards [--endpoints 4] [--workers 2] [--days 30] [--limit-ms 1000]
     python -m bench.dashboards --every-sample --endpoints 50 --workers 4 --days 1 --ranges 15m,1h
 
-Makes the month (bench/month.py: some hundred megabytes, minutes of work; `--data FOLDER` keeps it
-and uses it again; `--every-sample`: scraped every five seconds all the while, by bench/blocks.py),
-starts a real Prometheus over it, and asks each board's data through Django in this process, as a
-browser's one request does. `first` is the first answer; `cold` are others, of other moments, which
-no cache of the console held; `warm` is the same one again, from the console's cache. `cpu` is what
-a cold one cost, ours and that of Prometheus (`theirs`), in processor time, which a busy machine
-does not stretch. Where rules keep what a long range asks for, the same is asked of every sample
-beside it, with how many times longer that takes; `--short` leaves that out.
-Exits 1 when a board's p95
-of `cold` is above the limit.
+Creates the month with bench/month.py (some hundred megabytes, minutes; `--data FOLDER` keeps and
+reuses it; `--every-sample`: a scrape every five seconds throughout, by bench/blocks.py), starts a
+real Prometheus on it, and requests each board's data through Django in this process. `first` is the
+first response; `cold` are responses for other times, which are not in the console's cache; `warm`
+is the first one again, from the cache. `cpu` is the CPU time of a cold one, ours and that of
+Prometheus (`theirs`), independent of other load. Where recording rules serve a long range, the same
+queries run on raw samples too, with the slowdown; `--short` skips that.
+Exits with 1 if a board's p95 of `cold` exceeds the limit.
 """
 
 from __future__ import annotations
@@ -75,8 +73,7 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
         f"{'board':32} {'range':>5} {'first':>7} {'cold p50':>9} {'cold p95':>9} {'warm':>6} faults"
     )
     slow = []
-    # It must not delete what is old (the month began before its retention of two weeks) nor put
-    # blocks together meanwhile.
+    # Neither delete old blocks (the month exceeds the default retention of two weeks) nor compact.
     keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
     with running_prometheus(folder, "", *keep) as url:
         _use(url)
@@ -88,9 +85,9 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
             if not asked.short and any(
                 span.step_s % family.every_s == 0 for family in queries.recording_rules.FAMILIES
             ):
-                # The same numbers out of every sample, as without the rules for long ranges.
-                with patch.object(queries.kept, "FAMILIES", ()):
-                    # Of other moments: those above lie in the console's cache.
+                # Same values from raw samples, without recording rules.
+                with patch.object(queries.recording_rules, "FAMILIES", ()):
+                    # Other times: the ones above are cached by the console.
                     other = _newest(folder) - asked.times * span.step_s
                     raw = _asked(client, path, span, other, asked.times)
                 ratio = at(raw.cold, 0.5) / at(one.cold, 0.5)
@@ -100,7 +97,7 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
 
 
 def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
-    """How many series, and how many bytes."""
+    """Return the number of series and bytes."""
     from bench import blocks, month
     from dashboards.boards.queries import SCRAPE_S
 
@@ -111,7 +108,7 @@ def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
 
 
 def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:
-    """What it is called, where it is, and its range."""
+    """Yield name, path and range."""
     from dashboards.boards.panels import BOARDS, RANGES
 
     wanted = ranges.split(",") if ranges else list(RANGES)
@@ -125,14 +122,14 @@ def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def _newest(folder: Path) -> int:
-    """Epoch seconds: what was made a while ago does not reach until now."""
+    """Return the newest sample (epoch seconds): data made earlier ends before now."""
     metas = (json.loads(meta.read_text()) for meta in folder.glob("data/*/meta.json"))
     return int(max(meta["maxTime"] for meta in metas) // 1000)
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """All in milliseconds."""
+    """Latencies in milliseconds."""
 
     first: float
     cold: list[float]
@@ -149,7 +146,7 @@ class Asked:
 
 
 def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> Asked:
-    """The range as it is, and as it was some steps before."""
+    """Request the range ending now, and ending some steps earlier."""
     found = []
     faults: set[str] = set()
     cpu, theirs = time.process_time(), _theirs()
@@ -170,7 +167,7 @@ def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> Asked:
 
 
 def _theirs() -> float:
-    """Processor seconds of the Prometheus which this process started."""
+    """Return the CPU seconds of the Prometheus started here."""
     (child,) = (p for p in psutil.Process().children() if p.name() == "prometheus")
     spent = child.cpu_times()
     return float(spent.user + spent.system)

@@ -1,10 +1,10 @@
-"""Holds every exported board against Grafana's own published schema of dashboards.
+"""Validate every exported board against Grafana's published dashboard schema.
 
     python -m bench.grafana_schema SCHEMAS      the folder `jsonschema` of Grafana's foundation SDK
 
-The schema belongs to Grafana and is not kept here. In it "any value" has become "an object" (of a
-matcher's options, a property's value and a variable's query); that is put right before it is used.
-Prints what is wrong and ends with 1, or says how much was looked at.
+The schema is Grafana's and not stored here. It wrongly restricts "any value" to "an object"
+(matcher options, property values, variable queries), which is corrected after loading. Prints
+problems and exits with 1, or prints the number of boards checked.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What the index of KV blocks costs: events a second, bytes a block, time to ask it.
+"""Cost of the KV block index: events/s, bytes a block, lookup latency.
 
     python -m bench.kv_index [--blocks 1000000] [--workers 8] [--block-size 16]
     python -m bench.kv_index --loop [--rate 200000]
 
 The first measures one process in CPU time: payloads as vLLM sends them are decoded and applied,
-first until the index is full, then with each stored block another one removed until all were
-replaced. The second follows a real publisher from a busy event loop, in slices on the loop, as the
-router does, and in a thread, and shows how long the loop's other work waits for its turn: in CPU
-time too, since a thread which has the interpreter burns it.
+until the index is full, then with an eviction for each stored block until all are replaced. The
+second follows a real publisher from a busy event loop, in slices on the loop (as the router does)
+and in a thread, and shows how long other callbacks wait: in CPU time too, since a thread that holds
+the interpreter uses it.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ def removed(block_hash: int) -> Any:
 
 
 class Prompts:
-    """Prompts of different length; ids and tokens can be made again from the prompt's number, so
-    that this process does not have to remember them."""
+    """Prompts of different lengths, reproducible from their number instead of stored."""
 
     LENGTHS = (1, 4, 64, 512)
 
@@ -93,7 +92,7 @@ class Prompts:
 
 
 class Fed:
-    """An index, and the CPU time that feeding it took."""
+    """Index with the CPU time used to feed it."""
 
     def __init__(self, workers: int, block_size: int) -> None:
         self.index = Index(_SECRET)
@@ -111,7 +110,7 @@ class Fed:
         self.cpu_s += time.process_time() - start
 
     def fill(self, blocks: int) -> int:
-        """Returns how many prompts it took."""
+        """Return the number of prompts used."""
         number = held = 0
         while held < blocks:
             payload = _pack([1.0, [self.prompts.store(number)], 0])
@@ -121,8 +120,10 @@ class Fed:
         return number
 
     def replace(self, prompts: int) -> int:
-        """Each step evicts the oldest prompt, deepest block first, and stores a new one; returns
-        the number of block events."""
+        """Evict the oldest prompt, deepest block first, and store a new one in each step.
+
+        Return the number of block events.
+        """
         events = 0
         for old in range(prompts):
             gone = [removed(item) for item in reversed(self.prompts.hashes(old))]
@@ -141,7 +142,7 @@ def percentiles(times: list[float]) -> str:
 
 
 def ask(fed: Fed, label: str) -> None:
-    """An 8k prompt: one worker holds all of it, half of them its first half."""
+    """Look up an 8k prompt: one worker has all of it, half of them the first half."""
     block, index = fed.block_size, fed.index
     tokens = [_random.randrange(100_000) for _ in range(PROMPT_TOKENS + 1)]
     blocks = usable_blocks(len(tokens), block)
@@ -197,11 +198,11 @@ def measure(flags: argparse.Namespace) -> None:
     )
 
 
-# -- the loop while events arrive
+# -- event loop latency while events arrive
 
 
 def payloads() -> Iterator[tuple[int, bytes]]:
-    """Block events and the payload, again and again: a prompt stored, and evicted later."""
+    """Yield block events and payload endlessly: prompts are stored, and evicted later."""
     prompts = Prompts(16)
     made: list[tuple[int, bytes]] = []
     for number in range(400):
@@ -213,10 +214,10 @@ def payloads() -> Iterator[tuple[int, bytes]]:
 
 
 def publish(port: int, rate: int) -> None:
-    """The other process: `rate` block events a second until it is killed."""
+    """Publish `rate` block events/s until killed; runs in another process."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PUB)
-    socket.sndhwm = 100_000  # as vLLM has it
+    socket.sndhwm = 100_000  # vLLM's value
     socket.bind(f"tcp://127.0.0.1:{port}")
     sent, start = 0, time.monotonic()
     for number, (events, payload) in enumerate(payloads()):
@@ -224,11 +225,11 @@ def publish(port: int, rate: int) -> None:
         sent += events
         ahead = sent / rate - (time.monotonic() - start)
         if ahead > 0.005:
-            time.sleep(ahead)  # the rate asked for is what is measured at
+            time.sleep(ahead)  # keeps the requested rate
 
 
 async def turns(seconds: float) -> list[float]:
-    """CPU time of this process, all its threads, from one turn of a busy loop to the next."""
+    """Return the process's CPU time (all threads) of each turn of a busy loop."""
     found: list[float] = []
     end = time.perf_counter() + seconds
     before = time.process_time()
@@ -241,7 +242,7 @@ async def turns(seconds: float) -> list[float]:
 
 
 def waited(sorted_turns: list[float], share: float) -> float:
-    """The turn in which something that comes at any moment finds the loop."""
+    """Return the quantile of the turn that a random arrival hits."""
     left = sum(sorted_turns) * share
     for turn in sorted_turns:
         left -= turn

@@ -1,16 +1,16 @@
-"""The disk tier: how quick, against plain file calls; what it gives beside Redis of equal memory.
+"""Disk tier: throughput compared with plain file calls, and hit rates compared with Redis.
 
     .venv/bin/python -m bench.l2_disk [--folder FOLDER] [--mib 1024] [--only files|node|index]
 
-files   values of 1 MiB down to disk and back, through the tier and by bare calls on one file in the
-        same folder, in turns. "durable" counts until everything is synced. Cold reads come after
-        the file's pages were dropped from the system's cache, warm ones do not.
-node    a node with memory and a disk, and Redis with as much memory and none: a working set four
-        times the memory, asked for at random. Useful bytes are those of hits.
-index   memory and time of an index of many values, measured as the process grows, and how long a
-        start takes which finds them.
+files   values of 1 MiB written and read, through the tier and by plain calls on one file in the
+        same folder, in turns. "durable" includes sync. Cold reads follow a drop of the file's page
+        cache, warm ones do not.
+node    a node with memory and disk, and Redis with the same memory: a working set of four times
+        the memory, requested at random. Useful bytes are those of hits.
+index   memory and time of an index of many values, measured by process growth, and the duration of
+        a start that finds them.
 
-A busy or a virtual disk moves by factors between runs; ratios within one run are what counts.
+Busy or virtual disks vary by factors between runs; compare ratios within one run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NODE_MEMORY = 128 * MIB
 
 
 class Driven:
-    """A tier whose news are heard by this thread, as a node's loop would."""
+    """Tier whose events are processed by this thread, as by a node's loop."""
 
     def __init__(self, folder: Path, capacity: int) -> None:
         self.news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -70,7 +70,7 @@ class Driven:
         self.until(lambda: tier.usage().waiting_bytes == 0)
 
     def read(self, order: list[int]) -> None:
-        """Some at once, into memory, checked."""
+        """Read several at once into memory, and check them."""
         rooms = deque(memoryview(bytearray(VALUE)) for _ in range(_READS_AT_ONCE))
         ended: list[bool] = []
         for number in order:
@@ -155,7 +155,7 @@ def files(folder: Path, count: int) -> None:
 
 # -- node --------------------------------------------------------------------------------------
 def ask(name: str, url: str, count: int, asks: int, arrive: Callable[[], None]) -> None:
-    """`arrive` waits until what is on its way down is there: values are made slowly in life."""
+    """`arrive` waits for pending writes: in production values arrive slowly."""
     value = os.urandom(VALUE)
     with redis.Redis.from_url(url) as client:
         for number in range(count):

@@ -1,14 +1,13 @@
-"""Hit rates of the L2 engine's eviction policies on requests of the held trace, and on worse ones.
+"""Hit rates of the L2 eviction policies on the recorded trace and on harder loads.
 
     .venv/bin/python -m bench.l2_policies [--workload conversation] [--details]
 
-A request asks for its prompt's blocks in order and can use those before the first which is not
-there: only they count ("usable"); what lies behind a gap ("found") does not help anybody. The rest
-is computed and stored. The policies are the engine's own; a block costs one, capacities are parts
-of all blocks that are ever asked for. The first half of the requests warms the cache, the second is
-counted: nothing was chosen on it. The bound is Belady's: of all blocks the one which is needed
-latest goes, or does not come in at all; no policy can find more, and none can use more than it
-finds.
+A request needs its prompt's blocks in order and can use those before the first miss: only they
+count ("usable"); blocks after a gap ("found") are useless. The rest is computed and stored. The
+policies are the engine's own; a block costs one, capacities are shares of all distinct blocks. The
+first half of the requests warms the cache, the second is counted and was not used for tuning. The
+bound is Belady's with bypass: evict, or do not admit, the block needed latest; no policy can find
+more, and none can use more than it finds.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ PEOPLE, BATCH = "people", "batch"  # namespaces
 
 
 def named(blocks: Iterable[int], namespace: str = PEOPLE) -> Chain:
-    """Keys as the plug-in makes them."""
+    """Return keys as the plug-in builds them."""
     return [block_key(namespace, 0, block.to_bytes(12, "little", signed=True)) for block in blocks]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Chains in the order in which they are asked for; those from `counted` on are counted, but
-    for those named in `noise`, which are there to be in the way."""
+    """Chains in request order. Those from `counted` on are counted, except the background load in
+    `noise`.
+    """
 
     name: str
     chains: list[Chain]
@@ -64,8 +64,10 @@ def conversation() -> Load:
 
 
 def scanned() -> Load:
-    """The same, and every 400 requests a batch job reads 60 long documents once each: about as
-    many blocks as people asked for meanwhile in a third of the time."""
+    """Return the trace with a batch job that reads 60 long documents once every 400 requests.
+
+    That is about as many blocks as users request in a third of that time.
+    """
     base = conversation()
     chance = random.Random(2)
     chains: list[Chain] = []
@@ -84,8 +86,9 @@ def scanned() -> Load:
 
 
 def shared_prefix() -> Load:
-    """Questions about documents of 8k tokens, some of them popular, each with a question of its
-    own at the end: half of what is stored is never asked for again."""
+    """Return questions about documents of 8k tokens with a unique end: half of the stored blocks
+    are never requested again.
+    """
     chance = random.Random(3)
     chains: list[Chain] = []
     for ask in workloads.documents(workloads.LIBRARIES["8k-wide"], 33.0, 3, 8, LLAMA_70B):
@@ -95,8 +98,11 @@ def shared_prefix() -> Load:
 
 
 def rounds() -> Load:
-    """The trace, and a job which goes round and round over 400 long documents, one after each
-    third request: more than a small cache holds, so that LRU never finds any of them."""
+    """Return the trace with a job that cycles through 400 long documents, one after every third
+    request.
+
+    They exceed a small cache, so that LRU never hits them.
+    """
     base = conversation()
     chains: list[Chain] = []
     counted = 0
@@ -111,8 +117,9 @@ def rounds() -> Load:
 
 
 def behind_l1() -> Load:
-    """The trace as the L2 sees it when eight workers, each with a conversation's requests for
-    itself, hold a twentieth of all blocks in their L1s: what L1 has, L2 is not asked for."""
+    """Return the trace as L2 receives it: eight workers, with conversations pinned to them, hold 5
+    % of all blocks in their L1s, and L1 hits are not requested from L2.
+    """
     base = conversation()
     workers = [OrderedDict[bytes, None]() for _ in range(8)]
     room = base.distinct // 20 // len(workers)
@@ -157,8 +164,9 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How the node hears of uses: in the chain's order or from its end, and how often a block that
-    is loaded counts (asking whether it is there and getting it may count twice)."""
+    """How the node receives uses: order within the chain, and how often a loaded block counts
+    (existence check and read may both count).
+    """
 
     backwards: bool = True
     uses: int = 1
@@ -198,7 +206,7 @@ def run(load: Load, policy_name: str, capacity: int, manner: Manner) -> Score:
 
 
 def bound(load: Load, capacity: int) -> Score:
-    """Belady's MIN, which may also not take a block in."""
+    """Return the score of Belady's MIN with bypass."""
     never = len(load.chains)
     last: dict[bytes, int] = {}
     following: list[list[int]] = []
@@ -207,7 +215,7 @@ def bound(load: Load, capacity: int) -> Score:
         following.append([last.get(block, never) for block in chain])
         last.update(dict.fromkeys(chain, number))
     following.reverse()
-    held: dict[bytes, int] = {}  # when each is needed next
+    held: dict[bytes, int] = {}  # next use of each
     latest: list[tuple[int, bytes]] = []
     score = Score()
     for number, (counts, chain) in enumerate(load.measured()):
@@ -225,8 +233,9 @@ def bound(load: Load, capacity: int) -> Score:
 
 # -- report ------------------------------------------------------------------------------------
 class Summary:
-    """Over all loads and capacities: what a policy makes of what is possible, and the most it
-    leaves to the best of them."""
+    """Over all loads and capacities: share of the possible hits, and the largest gap to the best
+    policy.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[str, list[float]] = {name: [] for name in POLICIES}
@@ -267,7 +276,7 @@ def report(load: Load, details: bool, summary: Summary) -> None:
 
 
 def admissions(load: Load) -> None:
-    """With and without refusing namespaces which only thrash."""
+    """Compare with and without rejection of thrashing namespaces."""
     print(f"\n### {load.name}: refusing what only thrashes\n")
     print("| capacity | " + " | ".join(f"{name} | with admission" for name in POLICIES) + " |")
     print("|---|" + "---|" * (2 * len(POLICIES)))
@@ -282,7 +291,7 @@ def admissions(load: Load) -> None:
 
 
 def manners(load: Load) -> None:
-    """What the order of uses and counting them twice make of it."""
+    """Print the effect of the order of uses and of counting them twice."""
     print(f"\n### {load.name}: how the node hears of uses\n")
     print("| capacity | manner | " + " | ".join(POLICIES) + " |")
     print("|---|---|" + "---|" * len(POLICIES))

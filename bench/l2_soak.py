@@ -1,13 +1,12 @@
-"""A cache node under everything at once, with a checker that compares every byte it returns.
+"""Soak test of a cache node under mixed load, with a checker for every byte returned.
 
     .venv/bin/python -m bench.l2_soak --minutes 30 [--memory 256MiB] [--disk 1GiB] [--policy arc]
 
-Clients set, get, delete and expire values of a hundred bytes to five megabytes, go away in the
-middle, and do not take what they asked for; meanwhile the node is killed, stopped, started again
-and resized. What comes back must be, to the last byte, what was written last; what was deleted or
-has ended must not come back, not even from disk after a kill. The node's memory must stay within
-its capacity and a constant, its files open must not grow, and at the end, flushed, it must account
-for nothing. Ends with 1 at the first wrong answer; the folder with the node's log is then kept.
+Clients set, get, delete and expire values of a hundred bytes to five megabytes, disconnect midway
+and leave replies unread, while the node is killed, stopped, restarted and resized. Values returned
+must equal the last ones written; deleted or expired values must not return, not even from disk
+after a kill. Memory must stay within capacity plus a constant, open files must not grow, and after
+the final flush usage must be zero. Exits with 1 at the first violation and keeps the node's log.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from cachetier.engine.config import MIB, parse_size
 from cachetier.wire import arena
 from tests.support.waiting import until
 
-# What a process has besides what it stores: Python, buffers of connections, the disk's index, what
-# is on its way to disk, and what the allocator keeps.
+# Memory beyond stored values: Python, connection buffers, the disk index, pending disk writes and
+# allocator overhead.
 _BESIDES = 200 * MIB
 
 
@@ -57,7 +56,7 @@ class Finding:
     compared_bytes: int = 0
     kills: int = 0
     resizes: int = 0
-    resident: list[tuple[float, int, int]] = field(default_factory=list)  # when, resident, used
+    resident: list[tuple[float, int, int]] = field(default_factory=list)  # time, resident, used
     open_files: int = 0
     evicted: Counter[str] = field(default_factory=Counter)
 
@@ -113,7 +112,7 @@ class Soak:
         next_kill = self._soon()
         try:
             while time.monotonic() < end and not self._troubled():
-                time.sleep(0.25)  # how often the soak looks, not a wait for anything
+                time.sleep(0.25)  # sampling interval
                 self._look()
                 if self._chance.random() < 0.05:
                     self._resize()
@@ -121,7 +120,7 @@ class Soak:
                     self._restart()
                     next_kill = self._soon()
             self._finish()
-        except OSError as exc:  # its admin port does not answer as it should
+        except OSError as exc:  # admin port failed
             code = self.node.ended_with()
             self._say(f"the node ended by itself ({code})" if code is not None else f"{exc!r}")
         finally:
@@ -129,7 +128,7 @@ class Soak:
                 worker.stop.set()
             self.node.process.kill()
             self.node.process.wait()
-            if self._plan.shm:  # a killed node leaves it to the next one
+            if self._plan.shm:  # a killed node leaves it for the next one
                 (Path(arena.FOLDER) / self._plan.shm).unlink(missing_ok=True)
         return self.found
 
@@ -179,7 +178,7 @@ class Soak:
         self.found.evicted.update(self.node.stats()["evicted"])
 
     def _finish(self) -> None:
-        """Everybody leaves, everything is dropped: the accounts must be at zero."""
+        """Disconnect everyone and flush: usage must be zero."""
         for worker in self._workers:
             worker.stop.set()
         for worker in self._workers:

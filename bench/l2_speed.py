@@ -1,15 +1,14 @@
-"""Our cache node beside Redis 7 and Valkey: the same values, the same client, the same core.
+"""Our cache node compared with Redis 7 and Valkey: same values, client and core.
 
     .venv/bin/python -m bench.l2_speed [--rounds 3] [--seconds 0.6] [--sizes 64K,1M,2M,5M]
                                        [--connections 1,4,8] [--neutral]
 
-Every server has the first core for itself, the client (ours: cachetier.client.connection, one
-thread a connection) has the second; measurements are interleaved, the middle round is shown. SET
-goes on into a full cache with keys never used before, so that every write evicts, as in service;
-GET reads what was written last. `CPU` is what the server's process used for an operation: unlike a
-rate it means something on a machine which others use too. `shm` are reads through a lease on a
-shared arena, eight values a lease, copied out once, beside Redis' GET over loopback.
-All evict by lru. `--neutral` adds redis-benchmark as a client nobody here wrote.
+Every server has the first core for itself, the client (cachetier.client.connection, one thread a
+connection) the second; rounds are interleaved and the median is shown. SET writes new keys into a
+full cache, so that every write evicts, as in production; GET reads the latest values. `CPU` is the
+server's CPU time an operation, which is meaningful on a busy machine, unlike a rate. `shm` are
+reads through a lease on a shared arena, eight values a lease, copied once, compared with Redis' GET
+over loopback. All evict by LRU. `--neutral` adds redis-benchmark as an independent client.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from tests.support.waiting import until
 
 OURS, REDIS, VALKEY = "emberline", "redis", "valkey"
 MEMORY = 512 * 2**20
-# Read again and again, out of any CPU's cache.
+# Large enough to exceed CPU caches.
 READ_BYTES = 192 * 2**20
 LEASED = 8  # values a lease
 TARGETS = {"SET": 1.5, "GET": 1.2, "shm": 4.0}
-_FOREVER = time.monotonic() + 86_400.0  # the deadline of whatever is measured
+_FOREVER = time.monotonic() + 86_400.0  # deadline for everything measured
 
 
 @dataclass
@@ -53,9 +52,9 @@ class Server:
     version: str
     port: int
     process: subprocess.Popen[bytes]
-    written: int = 0  # keys so far: the next one was never used
+    written: int = 0  # number of keys so far: the next one is new
     missed: int = 0
-    fresh: list[bytes] = field(default_factory=list)  # those to read
+    fresh: list[bytes] = field(default_factory=list)  # keys to read
 
     def connect(self) -> Connection:
         return Connection(Address.parse(f"redis://127.0.0.1:{self.port}/0"), "", _FOREVER)
@@ -112,7 +111,7 @@ def serving(name: str, folder: str, shm: str = "") -> Iterator[Server | None]:
 def _try(server: Server) -> Connection | None:
     try:
         return server.connect()
-    except (CacheError, ReplyError):  # not listening yet, or still loading
+    except (CacheError, ReplyError):  # not listening, or loading
         return None
 
 
@@ -135,12 +134,12 @@ def _wait(server: Server) -> None:
 
 @dataclass
 class Result:
-    rate: float  # operations a second
-    cpu_us: float  # of the server, an operation
+    rate: float  # operations/s
+    cpu_us: float  # of the server, for each operation
 
 
 def _several(server: Server, count: int, one: Callable[[int], int]) -> Result:
-    """`one(connection number)` runs until the time is over and says how much it did."""
+    """Run `one(connection number)` in threads until the time is over and add up their results."""
     done: list[int] = []
     began, cpu = time.perf_counter(), server.cpu_s()
     threads = [threading.Thread(target=lambda i=i: done.append(one(i))) for i in range(count)]
@@ -185,7 +184,7 @@ def get(server: Server, value: bytes, connections: int, seconds: float) -> Resul
             key = server.fresh[(number * 7 + done) % len(server.fresh)]
             connection.send([command(b"GET", key)], _FOREVER)
             length = connection.read_bulk_length(_FOREVER)
-            if length < 0:  # Redis' lru is a guess: it may evict what is new
+            if length < 0:  # Redis' LRU is approximate: it may evict new keys
                 server.missed += 1
                 done += 1
                 continue
@@ -205,7 +204,7 @@ def get(server: Server, value: bytes, connections: int, seconds: float) -> Resul
 
 
 def lease(server: Server, value: bytes, seconds: float) -> Result:
-    """Reads through shared memory, checked against what was written."""
+    """Read through shared memory and compare with what was written."""
     connection = server.connect()
     target = memoryview(bytearray(len(value)))
     held: list[int] = []
@@ -243,7 +242,7 @@ def _map(name: bytes) -> mmap.mmap:
 
 
 def neutral(server: Server, size: int, connections: int, what: str) -> float:
-    """Operations a second as redis-benchmark sees them."""
+    """Return operations/s measured by redis-benchmark."""
     count = max(min(400 * 2**20 // size, 5000), 200)
     argv = ["taskset", "-c", str(LOAD_CORE), "redis-benchmark", "-p", str(server.port)]
     argv += ["-d", str(size), "-c", str(connections), "-n", str(count), "-t", what, "--csv"]
@@ -289,7 +288,7 @@ def _tcp(servers: list[Server], value: bytes, connections: int, flags: argparse.
 
 
 def _fill(servers: list[Server], value: bytes) -> None:
-    """Until values are evicted, and everybody has touched all of the memory."""
+    """Write until values are evicted and all memory has been touched."""
     for server in servers:
         server.fresh, before = [], server.written
         while (server.written - before) * len(value) < 1.2 * MEMORY:

@@ -1,12 +1,12 @@
-"""How much one load generator can offer, and how much of what it measures is its own.
+"""Capacity of one load generator, and its own share in the measurements.
 
     python -m bench.load_generator [--seconds 6]
 
-A server that computes nothing (a bare protocol, a process of its own) answers each chat request
-after a known time with a known number of tokens. Shown for each offered rate: what was sent, how
-late (p99), the generator's CPU a request and its share of a core, and how much longer than the
-server's own time the first token seemed to take. Rates beyond what it can do are part of the table:
-there it must say "late" by itself. CPU a request can be trusted on a busy machine, the rest cannot.
+A server that computes nothing (bare protocol, separate process) answers each chat request after a
+fixed time with a fixed number of tokens. For each offered rate: requests sent, delay (p99), the
+generator's CPU a request and share of its core, and the TTFT in excess of the server's time. The
+table includes rates beyond its capacity, where it must report "late". On a busy machine only CPU a
+request is reliable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dashboards.benchmarks.generator.player import Player
 
 try:
     from uvloop import run as run_loop
-except ImportError:  # as the generator itself does without it
+except ImportError:  # the generator works without it too
     from asyncio import run as run_loop
 
 DELAY_S = 0.05

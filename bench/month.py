@@ -1,11 +1,10 @@
-"""A month of a fleet's metrics as blocks of a Prometheus, out of what real things exported.
+"""A month of a fleet's metrics as Prometheus blocks, based on recorded exporter output.
 
-Promises that every series has the names, labels and bounds recorded in tests/dashboards/recorded,
-that load swings with the day, and that all of it fits: only metrics which some panel asks for are
-made. One sample a minute; of the last hours one every scrape, as the short ranges want. What the
-rules for long ranges would have kept is there, too.
+Every series has the names, labels and bounds recorded in tests/dashboards/recorded; load follows
+the time of day; only metrics used by a panel are made. One sample a minute, and one every scrape in
+the last hours for the short ranges. Series of recording rules are included.
 
-promtool reads its input once for each block, so every block has a file of its own.
+promtool reads its whole input for each block, so every block has its own file.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FILES = (
     *("vllm-0.32.0", "emberline-router", "emberline-l2"),
     *("dcgm", "kube-state-metrics", "cadvisor"),
 )
-BLOCK_S = 54 * 3600  # a length which Prometheus itself would compact to
+BLOCK_S = 54 * 3600  # a length that Prometheus compacts to
 DAY_S = 86400
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\} (\S+)")
@@ -57,7 +56,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Line:
-    """One series as recorded. `grows`: a counter or a part of a histogram."""
+    """One recorded series. `grows`: a counter or a part of a histogram."""
 
     labels: str
     value: float
@@ -69,7 +68,7 @@ Family = dict[str, list[Line]]
 
 
 def asked_for() -> set[str]:
-    """Every word of every question, so also the metrics it names."""
+    """Return every word of every query, which includes the metric names."""
     scopes = (queries.Scope(), queries.Scope(endpoint="llm-0"))
     times = queries.Times(60, 3600)
     words: set[str] = set()
@@ -97,7 +96,7 @@ def recorded(file: str, wanted: set[str]) -> Family:
 
 
 def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
-    """By name: the labels as Prometheus keeps them, what was recorded, and how much of it here."""
+    """Return the series by metric: labels as stored, the recorded line, and its factor here."""
     wanted = asked_for() | {"up"}
     files = {file: recorded(file, wanted) for file in FILES}
     made: dict[str, list[tuple[str, Line, float]]] = {}
@@ -122,7 +121,7 @@ def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
             for file in ("dcgm", "kube-state-metrics", "cadvisor"):
                 add(file, file, f"{file}-{pod}", "", apart, 1.0)
         names = {'endpoint="default"': f'endpoint="{endpoint}"'}
-        for index, letter in enumerate("ab"):  # the two which the recorded router chose from
+        for index, letter in enumerate("ab"):  # the two workers of the recorded router
             names[f'worker="{letter}"'] = f'worker="{endpoint}-worker-{index}"'
         router = f',endpoint_name="{endpoint}",pod="{endpoint}-router"'
         add("emberline-router", "router", f"{endpoint}-router", router, names, much)
@@ -133,19 +132,19 @@ def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
 
 
 def joined(labels: str, own: str) -> str:
-    """An exporter's own labels stay: what its target would add by the same name gives way."""
+    """Merge labels; an exporter's own win over its target's (honor_labels)."""
     added = [pair for pair in own.split(",") if f",{pair.partition('=')[0]}=" not in f",{labels}"]
     return ",".join([labels, *added])
 
 
 def load(moment: int, start: int) -> float:
-    """How often what was recorded happened again since `start`: once a minute, more by day."""
+    """Return how often the recording has repeated since `start`: once a minute, more by day."""
     turn = 2 * math.pi / DAY_S
     return (moment - start - 0.7 / turn * math.sin(turn * (moment - start))) / 60
 
 
 def pages(fleet: Fleet, now: int) -> Iterator[tuple[int, Iterator[str]]]:
-    """For each block: when it begins, and its text."""
+    """Yield start and text of each block."""
     made = series(fleet)
     times = fleet.times(now)
     start = times[0]
@@ -177,7 +176,7 @@ def _text(
 def _kept(
     made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
 ) -> Iterator[str]:
-    """What rules write, not on the minute."""
+    """Yield the recording rules' output, which is not aligned to minutes."""
     for family in recording_rules.FAMILIES:
         first = times[0] + (17 - times[0]) % family.every_s
         moments = range(first, times[-1] + 1, family.every_s)
@@ -212,13 +211,13 @@ def _of_family(
 
 
 def _gauge(recorded_: float, swing: Sequence[float]) -> list[float]:
-    """What stood at nothing when it was recorded stands at something by day."""
+    """Return the values; a gauge recorded as zero is positive by day."""
     middle = recorded_ or 1.0
     return [round(middle * (0.4 + 0.4 * share), 4) for share in swing]
 
 
 def write(fleet: Fleet, folder: Path) -> tuple[int, int]:
-    """Blocks under `folder/data`; how many series and how many bytes."""
+    """Write blocks to `folder/data`; return the number of series and bytes."""
     now = int(time.time())
     data = folder / "data"
     for begin, text in pages(fleet, now):

@@ -1,16 +1,15 @@
-"""The routers we are measured against, ready to run: an environment of their own and a process.
+"""Peer routers for comparison: a virtual environment and a process for each.
 
-    .venv/bin/python -m bench.peers            # prepare .venv-peers and name what is there
+    .venv/bin/python -m bench.peers            # prepare .venv-peers and list what is there
 
-Promises that a peer is the published wheel, pinned with hashes in locks/peers.txt, started by its
-own command line with its own defaults, pinned to one core and serving when `start` returns. What
-differs from its defaults is said in `_command` and favours the peer (quiet logs). Must not know
-what is measured.
+A peer is the published wheel, pinned with hashes in locks/peers.txt, started by its command line
+with defaults, pinned to one core and serving when `start` returns. Deviations from defaults are in
+`_command` and favor the peer (quiet logs).
 
-What a peer asks of a worker beside the request itself (seen on the wire): vllm-router `/health`
+Requests of a peer to a worker besides the forwarded one (observed): vllm-router `/health`
 and, with cache_aware, `POST .../render` then `POST /tokenize` before every request (a 404 makes it
 fall back to the text); smg `/health`, `/v1/models`, `/version`, `/server_info`,
-`/get_server_info`, `/model_info`, `/get_model_info`, `/loads`, `/v1/loads` (404 is taken).
+`/get_server_info`, `/model_info`, `/get_model_info`, `/loads`, `/v1/loads` (404 is accepted).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from types import TracebackType
 _ROOT = Path(__file__).resolve().parents[1]
 _VENV = _ROOT / ".venv-peers"
 _LOCK = _ROOT / "locks" / "peers.txt"
-_STAMP = _VENV / ".ready"  # the lock it was made from
+_STAMP = _VENV / ".ready"  # copy of the lock it was made from
 
 VLLM_ROUTER = "vllm-router"
 SMG = "smg"
 VERSIONS = {VLLM_ROUTER: "0.1.17", SMG: "1.13.0"}
-# Their names for the strategies which every router has.
+# Their names of the common strategies.
 POLICIES = {
     VLLM_ROUTER: (
         "cache_aware",
@@ -60,7 +59,7 @@ _STOP_S = 2.0
 
 
 def prepare() -> None:
-    """Make `.venv-peers` as locks/peers.txt says; nothing is done when it is there."""
+    """Create `.venv-peers` from locks/peers.txt unless it is up to date."""
     if _STAMP.exists() and _STAMP.read_bytes() == _LOCK.read_bytes():
         return
     uv = Path(sys.executable).parent / "uv"
@@ -88,7 +87,7 @@ def _command(
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--worker-urls", *workers),
         *("--policy", policy, "--log-level", quiet),
-        # Their default is one fixed port for all: two runs on one machine would meet there.
+        # Their default port is fixed, so that two runs on one machine would collide.
         *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)),
         *("--worker-startup-check-interval", "1"),
         *extra,
@@ -96,14 +95,14 @@ def _command(
 
 
 class Process:
-    """A router that runs pinned to `core`; also ours, so that all are treated alike."""
+    """Router process pinned to `core`; also used for ours."""
 
     def __init__(self, command: Sequence[str], port: int, core: int | None) -> None:
         self.port = port
         pin = ["taskset", "-c", str(core)] if core is not None else []
         self._name = " ".join(command[:2])
         self._process = subprocess.Popen(
-            [*pin, *command],  # taskset becomes the command: one process
+            [*pin, *command],  # taskset execs the command: one process
             cwd=_ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -111,7 +110,7 @@ class Process:
         self.pid = self._process.pid
 
     def wait_until_serving(self, key: str = "") -> None:
-        """Until it is healthy and lists its models, which it has from a worker."""
+        """Wait until it is healthy and lists its models, which come from a worker."""
         until = time.monotonic() + _START_S
         while not _answers(self.port, key):
             if self._process.poll() is not None:
@@ -122,8 +121,8 @@ class Process:
             time.sleep(0.1)
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far, as the kernel counts it."""
-        # A process's CPU clock, as clock_getcpuclockid(3) makes it: exact where ticks are not.
+        """Return the CPU time of all its threads."""
+        # CPU clock of the process as in clock_getcpuclockid(3): more precise than ticks.
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def rss_bytes(self) -> int:
@@ -135,7 +134,7 @@ class Process:
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:  # smg gives streams five seconds to end; there are none
+        except subprocess.TimeoutExpired:  # smg waits five seconds for streams
             self._process.kill()
             self._process.wait()
 

@@ -1,9 +1,9 @@
-"""A relay that reads nothing of what it hands on: the floor of any router on this event loop.
+"""Relay that forwards bytes without parsing: the lower bound for any router on this event loop.
 
     python -m bench.relay PORT WORKER_PORT
 
-Each client's connection gets one to the worker, and bytes go from one to the other as they come.
-What a router costs above this is its own doing; what this costs is the kernel's and uvloop's.
+Each client connection gets one to the worker. The relay's cost is that of kernel and uvloop; a
+router's cost above it is its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import uvloop
 
 
 class Side(asyncio.Protocol):
-    """Writes what it reads to the other side."""
+    """Forwards what it reads to the other side."""
 
     def __init__(self, other: Side | None) -> None:
         self.other = other

@@ -1,8 +1,8 @@
-"""What the router benchmarks share: a core each, bare workers, a load generator, our own router.
+"""Common parts of the router benchmarks: core pinning, bare workers, load generator, our router.
 
-Promises that the router alone has the first core, that everything else shares the second, and that
-the generator (bench/native/load.c, compiled here) reports how busy it was: a rate measured by a
-generator at its limit is the generator's. Must not know which routers are compared.
+The router has the first core for itself, everything else shares the second. The generator
+(bench/native/load.c, compiled here) reports its utilization: at its limit, a measured rate is the
+generator's.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ROUTER_CORE = 0
 LOAD_CORE = 1
 KEY = "bench-key-0123456789abcdef"
 _SOURCE = Path(__file__).parent / "native" / "load.c"
-EVENTS = 100  # of a stream, as load.c sends them
-_NUMBER = "#no:0000000000"  # load.c writes the request's number here
+EVENTS = 100  # of a stream, as in load.c
+_NUMBER = "#no:0000000000"  # replaced by load.c with the request number
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, each followed by another (peers need a second for metrics).
+    """Return free ports, each followed by another free one (peers need a second for metrics).
 
-    Below those which the kernel gives to outgoing connections: none of them can come between.
+    They are below the ephemeral range, so that no outgoing connection takes one.
     """
     held: list[socket.socket] = []
     ports: list[int] = []
@@ -56,7 +56,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def machine() -> str:
-    """CPU model, cores and the date: what a figure is worth depends on them."""
+    """Return CPU model, cores and date, to judge the figures."""
     model = next(
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -67,13 +67,13 @@ def machine() -> str:
 
 
 def busy() -> str:
-    """A warning when others use this machine: rates and latencies are then worth little."""
+    """Return a warning if the machine is busy: rates and latencies are then unreliable."""
     load = os.getloadavg()[0]
     return f"the machine was busy before we began (load {load:.1f})" if load > 0.5 else ""
 
 
 def _words(seed: str, size: int) -> str:
-    """Text of about `size` bytes which nothing else repeats."""
+    """Return unique text of about `size` bytes."""
     chance = random.Random(seed)
     out: list[str] = []
     length = 0
@@ -85,8 +85,11 @@ def _words(seed: str, size: int) -> str:
 
 
 def requests(groups: int, prompt_bytes: int, stream: bool = False) -> list[bytes]:
-    """One request a group. Three quarters of the prompt are the group's own, the rest is new each
-    time (from the number on), as in a chat whose last turn differs."""
+    """Return one request for each group.
+
+    Three quarters of the prompt are the group's, the rest is new each time (from the number on), as
+    in a chat with a new last turn.
+    """
     out = []
     for group in range(groups):
         shared = f"group {group} " + _words(f"shared {group}", prompt_bytes * 3 // 4)
@@ -112,7 +115,7 @@ def requests(groups: int, prompt_bytes: int, stream: bool = False) -> list[bytes
 
 @dataclass
 class Measured:
-    """What one run of the generator saw, and what it cost the router."""
+    """Result of one run, with the router's CPU time."""
 
     answers: int
     errors: int
@@ -120,7 +123,7 @@ class Measured:
     p50_us: float
     p99_us: float
     generator_busy: float  # share of its core
-    router_cpu_us: float  # an answer
+    router_cpu_us: float  # for each response
 
     @property
     def rate(self) -> float:
@@ -128,7 +131,7 @@ class Measured:
 
 
 class Rig:
-    """Bare workers that run, and a generator ready to."""
+    """Running bare workers and a compiled generator."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
@@ -145,7 +148,7 @@ class Rig:
             wait_for(port)
 
     def wires(self, name: str, wires: Sequence[bytes]) -> Path:
-        """Requests as the generator reads them."""
+        """Write the requests in the generator's format."""
         path = self.folder / name
         path.write_bytes(b"".join(struct.pack("=I", len(wire)) + wire for wire in wires))
         return path
@@ -159,7 +162,7 @@ class Rig:
         router: Process | None = None,
         pace_s: float = 0.0,
     ) -> Measured:
-        """Keep `connections` requests in flight for a while."""
+        """Keep `connections` requests in flight for `seconds`."""
         cpu = router.cpu_s() if router is not None else 0.0
         workers_cpu = self.workers.cpu_s()
         command = ["taskset", "-c", str(LOAD_CORE), self._load, "run", str(port)]
@@ -184,7 +187,7 @@ class Rig:
 
 
 def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
-    """Our router, with what a real one has on: keys, admin port, access log, decisions."""
+    """Start our router with production features: keys, admin port, access log, decisions."""
     port, admin = free_ports(2)
     keys = folder / "keys.json"
     digest = hashlib.sha256(KEY.encode()).hexdigest()
@@ -200,7 +203,7 @@ def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
 
 
 def relay(worker_port: int) -> Process:
-    """Bytes in, bytes out, to one worker."""
+    """Start the relay to one worker."""
     port = free_ports(1)[0]
     command = [sys.executable, "-m", "bench.relay", str(port), str(worker_port)]
     process = Process(command, port, ROUTER_CORE)
@@ -210,7 +213,7 @@ def relay(worker_port: int) -> Process:
 
 @contextmanager
 def rig(workers: int = 2) -> Iterator[Rig]:
-    """Compile the generator and start the workers; all is gone afterwards."""
+    """Compile the generator and start the workers; clean up afterwards."""
     with tempfile.TemporaryDirectory(prefix="emberline-bench-") as folder:
         made = Rig(Path(folder), workers)
         try:
@@ -220,7 +223,7 @@ def rig(workers: int = 2) -> Iterator[Rig]:
 
 
 def wait_for(port: int) -> None:
-    """Until something listens there."""
+    """Wait until the port accepts connections."""
     until = time.monotonic() + 10
     while True:
         try:

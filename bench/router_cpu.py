@@ -1,11 +1,10 @@
-"""What one request, or one relayed event, costs the router in CPU time.
+"""CPU time of the router for a request or a relayed event.
 
     .venv/bin/python -m bench.router_cpu [--requests 20000] [--prompt-bytes 4096] [--groups 64]
 
-Starts a bare backend and `python -m routing.engine` as processes of their own, sends keep-alive
-requests over 32 connections from this process, and reads the router's CPU time from the kernel:
-that figure hardly moves when the machine is busy, wall-clock rates do. Not a comparison with
-other routers.
+Starts a bare backend and `python -m routing.engine` as separate processes, sends keep-alive
+requests over 32 connections from this process, and reads the router's CPU time from the kernel,
+which other load hardly affects, unlike rates. Not a comparison with other routers.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _STREAM = (
 
 
 class Backend(asyncio.Protocol):
-    """Answers every complete request at once, or streams `events` one a loop turn."""
+    """Answers every complete request at once, or streams `events` events, one a loop turn."""
 
     def __init__(self, events: int) -> None:
         self._events = events
@@ -136,7 +135,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
     command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{ports[2]}"]
     for port in ports[:2]:
         command += ["--worker", f"http://127.0.0.1:{port}"]
-    # Its access log is written as in use, and thrown away.
+    # Access log enabled, output discarded.
     router = subprocess.Popen(
         [*command, "--model", "m", "--strategy", flags.strategy, *flags.engine.split()],
         stdout=subprocess.DEVNULL,

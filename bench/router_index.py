@@ -1,12 +1,11 @@
-"""The prefix index of the router with many workers: memory, time of a pick, and churn.
+"""Prefix index of the router with many workers: memory, latency of a pick, churn.
 
     .venv/bin/python -m bench.router_index [--workers 1000] [--blocks 1000000] [--picks 20000]
 
-Plays a mixed workload against the policy and the load accounting alone, without sockets: chats
-which grow turn by turn, documents asked about a few times, and short prompts, all behind system
-prompts which many share; as many requests in flight as four a worker. Fills the index until the
-workers' prefixes together have that many blocks, then times each pick and each entry, then lets
-workers leave and join. Times are the process's CPU time, which moves little on a busy machine.
+Plays a mixed workload against policy and load accounting, without sockets: growing chats, documents
+with a few questions each, and short prompts, all behind widely shared system prompts; four requests
+in flight for each worker. Fills the index to that many blocks, times each pick and insertion, then
+lets workers leave and join. Times are the process's CPU time, which other load hardly affects.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Work:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        # The first is everybody's; the others are the applications' own.
+        # The first is common to all; the others belong to applications.
         self._systems = [self._blocks(self._random.randint(4, 48)) for _ in range(40)]
         self._chats: deque[list[int]] = deque(maxlen=5000)
         self._documents: deque[list[int]] = deque(maxlen=500)
@@ -49,7 +48,7 @@ class Work:
         return [bits(64) for _ in range(count)]
 
     def _system(self) -> list[int]:
-        """One prompt in five shares nothing with others."""
+        """Return the system prompt; one prompt in five has none."""
         rng = self._random
         kind = rng.random()
         if kind < 0.2:
@@ -81,7 +80,7 @@ class Work:
 
 
 class Play:
-    """A fleet which is sent prompts; every request ends some time later."""
+    """Simulated fleet; every request ends some time later."""
 
     def __init__(self, count: int, blocks: int) -> None:
         self._count = 0
@@ -105,7 +104,7 @@ class Play:
         return worker
 
     def send(self, chain: list[int]) -> tuple[Pick, int, int]:
-        """The pick, and the nanoseconds of choosing and of remembering."""
+        """Return the pick and the nanoseconds of choosing and of recording it."""
         facts = RequestFacts(chain, len(chain) * BLOCK_TOKENS + 30, BLOCK_TOKENS, b"")
         start = process_time_ns()
         pick = self.policy.rank(facts, self.table.fleet)
@@ -116,7 +115,7 @@ class Play:
         self._picks += 1
         worker.last_pick = self._picks
         self._waiting.append(Charge(worker, facts.tokens - pick.cached_tokens))
-        if len(self._waiting) > self._limit // 8:  # most have begun to answer
+        if len(self._waiting) > self._limit // 8:  # most are decoding
             charge = self._waiting.popleft()
             charge.answered()
             self._answering.append(charge)

@@ -1,24 +1,23 @@
-"""Our router beside vllm-router and smg: the same work, the same core, in one run.
+"""Our router compared with vllm-router and smg: same work, same core, one run.
 
     .venv/bin/python -m bench.router_speed [--rounds 3] [--seconds 1.5] [--only short,long,...]
 
-Five pieces of work, each measured in interleaved rounds (ours, one peer, the other, and again), a
-fresh process each time; the middle round is shown. The router has the first core for itself, the
-bare workers and the load generator share the second. About five minutes; a C compiler is needed.
+Each work item is measured in interleaved rounds (ours, one peer, the other, and again) with a fresh
+process each time; the median round is shown. The router has the first core for itself, bare workers
+and load generator share the second. About five minutes; needs a C compiler.
 
     short     4 KB prompts in 64 groups, 32 keep-alive connections, prefix-aware
-    plain     the same, round robin: what a request costs before anybody looks at its prompt
-    single    4 KB prompts, one connection: latency added to asking the worker directly
+    plain     the same, round robin: cost of a request without prompt inspection
+    single    4 KB prompts, one connection: latency added to a direct request
     long      128 KB prompts (32,000 tokens), 8 connections, prefix-aware
-    streams   300 streams at once, 33 events a second each, spread evenly
-    steps     300 streams which step together, as one engine's do
+    streams   300 concurrent streams of 33 events/s, evenly spread
+    steps     300 streams in lockstep, as from one engine
 
-All features of ours are on as a user would have them: API keys, admin port, metrics, decisions,
-sampled access log. The peers run with their defaults and quiet logs. `bare relay` hands bytes on
-and reads nothing: what the kernel and uvloop cost alone, which no router on this event loop can go
-below. Bare workers answer at once, also vllm-router's own questions
-(`/v1/chat/completions/render`, asked by its cache_aware before every request) as vLLM 0.32 answers
-them: with the prompt's token ids.
+Our router has all features enabled: API keys, admin port, metrics, decisions, sampled access log.
+The peers run with defaults and quiet logs. `bare relay` forwards bytes without parsing: the cost of
+kernel and uvloop, a lower bound for any router on this event loop. Bare workers answer at once,
+including vllm-router's requests to `/v1/chat/completions/render` (sent by its cache_aware before
+every request) as vLLM 0.32 answers them: with the prompt's token ids.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ _WARM_S = 0.7
 
 @dataclass(frozen=True)
 class Work:
-    """One piece of work: what is sent, by how many, and with which strategy."""
+    """Work item: requests, concurrency and strategy."""
 
     title: str
     policies: dict[str, str]
     prompt_bytes: int
     connections: int
-    events: int = 0  # of each answer; 0: not a stream
-    pace_s: float = 0.0  # streams start spread over this time
-    direct: bool = False  # also without any router
+    events: int = 0  # for each response; 0: not a stream
+    pace_s: float = 0.0  # stream starts are spread over this time
+    direct: bool = False  # also measured without a router
 
 
 WORKS = {
@@ -76,10 +75,10 @@ def _measure(setup: Rig, work: Work, name: str, wires: Path, seconds: float) -> 
     if name == DIRECT:
         return setup.load(setup.ports[0], wires, work.connections, seconds)
     with _start(setup, name, work.policies.get(name, "")) as router:
-        # A stream's warm-up is one short wave: connections to the workers exist afterwards.
+        # Warm-up of streams is one short wave, to open the worker connections.
         warm = setup.warm_wires if work.events else wires
         setup.load(router.port, warm, work.connections, _WARM_S)
-        # One wave of streams, however long it lasts: every one starts before the time is over.
+        # One wave of streams, however long: all start within the time.
         lasting = work.pace_s + 0.05 if work.events else seconds
         return setup.load(
             router.port, wires, work.connections, lasting, router=router, pace_s=work.pace_s
@@ -89,7 +88,7 @@ def _measure(setup: Rig, work: Work, name: str, wires: Path, seconds: float) -> 
 def _rounds(
     setup: Rig, work: Work, flags: argparse.Namespace
 ) -> tuple[dict[str, list[Measured]], float]:
-    """All rounds by router, and how busy the generator was at most."""
+    """Return all rounds by router, and the generator's maximum utilization."""
     stream = work.events > 0
     name = f"{work.prompt_bytes}-{int(stream)}"
     wires = setup.wires(name, requests(64, work.prompt_bytes, stream))
@@ -133,11 +132,11 @@ def _against(
     found: dict[str, list[Measured]], what: str, value: Callable[[Measured], float],
     most: float, higher: bool = False, floor: float = 0.0,
 ) -> None:  # fmt: skip
-    """Ours as a ratio to the best peer's, beside the target of design section 6."""
-    ours = _middle(found[OURS], value) - floor
+    """Print our ratio to the best peer, with the target of design section 6."""
+    mine = _middle(found[OURS], value) - floor
     theirs = [_middle(found[peer], value) - floor for peer in peers.VERSIONS]
     best = max(theirs) if higher else min(theirs)
-    ratio = ours / best
+    ratio = mine / best
     met = ratio >= most if higher else ratio <= most
     sign = ">=" if higher else "<="
     verdict = "met" if met else "NOT MET"
@@ -145,11 +144,11 @@ def _against(
 
 
 def _show_share(found: dict[str, list[Measured]]) -> None:
-    """CPU time alone: what a core could carry, whoever else the machine works for."""
-    ours = _middle(found[OURS], lambda one: one.router_cpu_us)
+    """Print capacities by CPU time, independent of other load."""
+    mine = _middle(found[OURS], lambda one: one.router_cpu_us)
     best = min(_middle(found[peer], lambda one: one.router_cpu_us) for peer in peers.VERSIONS)
     floor = _middle(found[RELAY], lambda one: one.router_cpu_us)
-    print(f"  a core carries {best / ours:.2f} x the better peer's; the floor {best / floor:.2f} x")
+    print(f"  a core carries {best / mine:.2f} x the better peer's; the floor {best / floor:.2f} x")
 
 
 def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:

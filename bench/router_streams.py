@@ -1,13 +1,12 @@
-"""Many streams at once through our router, each checked byte for byte.
+"""Many concurrent streams through our router, each verified byte for byte.
 
     .venv/bin/python -m bench.router_streams [--streams 2000] [--seconds 60] [--events-a-second 10]
 
-Two workers write events of uneven sizes, now and then two at once or one in two parts, and end
-each stream with the checksum and the length of all that came before. The client reads the chunks
-with a reader of its own, sums up what arrives, and knows by the name it sent that the stream is
-its own. Ends with status 1 when a stream was lost, altered or not finished, or when the router
-took more memory than design.md allows. 75 seconds; the router has a core for itself, the client
-and the workers share the other.
+Two workers write events of varying sizes, sometimes two at once or one in two parts, and end each
+stream with checksum and length of all events. The client has its own chunk reader, computes the
+checksum, and identifies the stream by the name it sent. Exits with 1 if a stream was lost, altered
+or truncated, or if the router exceeds the memory limit of design.md. 75 seconds; the router has a
+core for itself, client and workers share the other.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 class Worker(asyncio.Protocol):
-    """Answers one request after another with a stream."""
+    """Answers sequential requests with a stream each."""
 
     def __init__(self, events: int, pause_s: float) -> None:
         self._events = events
@@ -106,7 +105,7 @@ class Worker(asyncio.Protocol):
         chance = self._random.random()
         if chance < 0.05 and self._left:
             event += self._event()
-        if 0.05 < chance < 0.1:  # a chunk in two parts, the second a moment later
+        if 0.05 < chance < 0.1:  # split chunk, second part later
             cut = self._random.randrange(1, len(event))
             self._transport.write(event[:cut])
             self._clock.call_later(self._pause_s / 4, self._wrote, event[cut:])
@@ -120,14 +119,14 @@ class Worker(asyncio.Protocol):
 
 
 class Client(asyncio.Protocol):
-    """One stream: reads its chunks, sums up their payload, compares at the end."""
+    """One stream: reads chunks, updates the checksum, compares at the end."""
 
     def __init__(self, name: str, ended: asyncio.Future[str]) -> None:
         self._name = name
         self._ended = ended
         self._raw = b""
         self._in_body = False
-        self._kept = b""  # the last bytes, which may be the checksum
+        self._kept = b""  # last bytes, possibly the checksum
         self._first = b""
         self._sum = hashlib.blake2b(digest_size=16)
         self._bytes = 0

@@ -1,13 +1,13 @@
-"""How well routers place requests: ours, vllm-router and smg in front of eight simulated workers.
+"""Placement quality of routers: ours, vllm-router and smg in front of eight simulated workers.
 
     .venv/bin/python -m bench.routing_quality [--only ours/prefixaware,smg] [--workload 8k]
 
 The workers are bench/fleet's model behind sockets, the requests those of `python -m bench.fleet`,
-held half. The simulation's clock stands still while a router has something to do (lockstep.py), so
-the time to the first token is the model's, from the request's arrival at a worker: neither a
-router's own latency, which is measured elsewhere, nor this machine's delays are in it. The oracles
-and our `virtual` row are computed without sockets, over the same requests and the same model. A run
-ends when its last request came to a worker; what workers still hold is then computed alone.
+evaluation half. The simulation clock waits for the router (lockstep.py), so that TTFT is the
+model's, from arrival at a worker, without the router's latency (measured elsewhere) or this
+machine's delays. The oracles and our `virtual` row are computed without sockets on the same
+requests and model. A run ends when the last request has reached a worker; the model then finishes
+alone.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from tests.support.waiting import until
 WORKERS = 8
 OURS = "ours"
 KVAWARE, KV_AWARE = "kvaware", "kv_aware"  # ours, vllm-router's
-FEW_IDS = 32  # tokens of the simulation for each id vllm-router is given
+FEW_IDS = 32  # simulated tokens for each id sent to vllm-router
 
-# Every policy which places by prompt, session, load or turn; the rest need what vLLM has not.
+# All policies by prompt, session, load or turn; the others need features that vLLM lacks.
 ROUTERS = (
     (OURS, KVAWARE),
     (OURS, "prefixaware"),
@@ -75,8 +75,8 @@ class Case:
     hardware: Hardware
     speed: float
     seed: int
-    most: int | None = None  # requests, of those of the workload
-    fill: float = 1.0  # of the workload's rate
+    most: int | None = None  # maximum number of requests
+    fill: float = 1.0  # factor of the workload's rate
 
     @property
     def title(self) -> str:
@@ -91,15 +91,17 @@ class Case:
 @dataclass(frozen=True)
 class Outcome:
     result: Result
-    lost: int  # requests which did not come to a worker
-    held: int  # what the router kept so long that the clock went on without it
+    lost: int  # requests that did not reach a worker
+    held: int  # requests held by the router beyond the timeout
     errors: dict[str, int]
-    seconds: float  # real ones
-    blind: dict[str, int]  # requests which kvaware placed without their blocks, by reason
+    seconds: float  # real time
+    blind: dict[str, int]  # kvaware fallbacks by reason
 
 
 def _ids(case: Case) -> Ids | None:
-    """Token ids for those who ask: vllm-router's cache_aware matches nothing without any."""
+    """Return token ids if the router requests them: vllm-router's cache_aware matches nothing
+    without.
+    """
     if case.router == OURS:
         return Ids(1) if case.policy == KVAWARE else None  # its cost counts tokens
     return Ids(FEW_IDS) if case.policy in (KV_AWARE, "cache_aware") else None
@@ -113,7 +115,7 @@ def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
         if case.policy == KVAWARE:
             command += ["--kv-events", f"{url}=tcp://127.0.0.1:{events}"]
     command += ["--strategy", case.policy, "--model", MODEL]
-    # Tokens come as fast as this machine makes them up; the model knows no prompts but its own.
+    # Wait for slow tokenization by this machine; no probe, as the model has no other prompts.
     command += ["--kv-wait", "10", "--kv-probe", "0"]
     if case.policy == "session":
         command += ["--session-key", "header:x-session-id"]
@@ -125,7 +127,7 @@ def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
 
 
 def _index(admin: int) -> dict[str, Any]:
-    """What our router says of kvaware."""
+    """Return our router's kvaware status."""
     connection = http.client.HTTPConnection("127.0.0.1", admin, timeout=10)
     try:
         connection.request("GET", "/index")
@@ -136,7 +138,7 @@ def _index(admin: int) -> dict[str, Any]:
 
 
 def _wait_until_following(admin: int, workers: int) -> None:
-    """Until it follows the events of so many workers."""
+    """Wait until it follows the events of that many workers."""
 
     def followed() -> bool:
         kv = _index(admin)
@@ -213,11 +215,11 @@ async def _measure(
     return Outcome(result, lost, lockstep.held, client.errors, time.perf_counter() - began, {})
 
 
-# -- what is printed
+# -- output
 
 
 def _reference(case: Case) -> Result:
-    """The oracle's result; prints it, a more patient one's, and ours without sockets."""
+    """Return the oracle's result; print it, the patient oracle's, and ours without sockets."""
     hardware, asks = case.hardware, case.asks()
     oracle = runner.run(asks, hardware, WORKERS, Oracle())
     patient = runner.run(asks, hardware, WORKERS, PATIENT)
@@ -246,7 +248,7 @@ def _show(outcome: Outcome, oracle: Result) -> None:
 
 
 def _chosen(only: str) -> list[tuple[str, str]]:
-    """`only`: router or router/policy, separated by commas; nothing: all."""
+    """Parse `only`: router or router/policy, comma-separated; empty: all."""
     wanted = [item for item in only.split(",") if item]
     chosen = [
         (router, policy)

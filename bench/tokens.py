@@ -1,13 +1,12 @@
-"""What knowing a prompt's tokens costs the router: all of it, and a chat's next turn.
+"""Cost of tokenizing prompts in the router: a whole prompt, and a chat's next turn.
 
     .venv/bin/python -m bench.tokens [--model FOLDER] [--tokens 8192] [--rounds 15]
 
-Takes a chat of about so many tokens through the service as the router does: first turn (nothing
-known), the same again, then next turns which each add an answer and a question. Prints the time
-the event loop is held by `submit` (the parsing of the body is the router's own and not in it), the
-time until the tokens are there, and the longest time another callback had to wait meanwhile.
-Compares with tokenizing all of it each time. Times are the best of the rounds: on a busy machine
-the others measure the others.
+Sends a chat of about that many tokens through the tokenizer service as the router does: first turn
+(nothing cached), the same again, then turns that each add a response and a question. Prints the
+time `submit` blocks the event loop (without parsing the body, which the router does), the time
+until the tokens are available, and the longest delay of another callback. Compares with full
+tokenization. Times are the best of all rounds, to exclude other load.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Times:
 
 
 class Ticker:
-    """Measures how long the loop did not come round."""
+    """Measures the longest pause of the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""A fleet of vLLM workers as a model in virtual time, and what routing does to it."""
+"""Model of a fleet of vLLM workers in virtual time, to evaluate routing."""

@@ -1,4 +1,4 @@
-"""python -m bench.fleet: how well the router's strategies place requests, in virtual time."""
+"""python -m bench.fleet: placement quality of the routing strategies, in virtual time."""
 
 from __future__ import annotations
 

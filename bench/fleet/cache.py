@@ -1,9 +1,8 @@
-"""The prefix cache of one simulated worker: blocks of tokens, held or evictable.
+"""Prefix cache of one simulated worker: blocks of tokens, held or evictable.
 
-Promises what vLLM's block pool does: a block in use is never evicted; freed blocks queue up with
-a request's last block first, and the longest free is taken first, so prefixes are cut at their
-ends; a block keeps what it holds until it is taken for something else.
-Must not know time, requests or steps.
+Follows vLLM's block pool: a block in use is never evicted; freed blocks are queued with a request's
+last block first and evicted in that order, so that prefixes lose their ends; a block keeps its
+content until it is reused.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-NOTHING = -1  # before a prompt's first block; blocks which can be asked for are not negative
+NOTHING = -1  # predecessor of a prompt's first block; block ids are not negative
 
 
-# (block, the one before it) came, the first of a prompt after NOTHING; (block, None) is gone.
+# (block, predecessor): stored, the first of a prompt after NOTHING; (block, None): evicted.
 Change = tuple[int, int | None]
 
 
@@ -24,14 +23,14 @@ class BlockCache:
     def __init__(self, size: int) -> None:
         self.size = size
         self.evicted = 0
-        self.journal: list[Change] | None = None  # set by who wants to be told
-        self._blank = size  # blocks which hold nothing
-        self._free: OrderedDict[int, None] = OrderedDict()  # hold something, used by nobody
-        self._used: dict[int, int] = {}  # block to how many requests use it
+        self.journal: list[Change] | None = None  # set by the event publisher
+        self._blank = size  # empty blocks
+        self._free: OrderedDict[int, None] = OrderedDict()  # filled, unused
+        self._used: dict[int, int] = {}  # block -> number of requests using it
         self._private = NOTHING
 
     def match(self, chain: Sequence[int]) -> int:
-        """How many leading blocks are held."""
+        """Return the number of leading blocks held."""
         used, free = self._used, self._free
         for count, block in enumerate(chain):
             if block not in used and block not in free:
@@ -43,11 +42,13 @@ class BlockCache:
 
     @property
     def room(self) -> int:
-        """Blocks nobody uses."""
+        """Return the number of unused blocks."""
         return self._blank + len(self._free)
 
     def take(self, chain: Sequence[int], matched: int, fresh: int) -> bool:
-        """Hold the first `matched` blocks and make room for `fresh` new ones; False: no room."""
+        """Hold the first `matched` blocks and allocate `fresh` ones; return False if there is no
+        room.
+        """
         used, free = self._used, self._free
         idle = sum(1 for block in chain[:matched] if block in free)
         if fresh > self._blank + len(free) - idle:
@@ -68,7 +69,7 @@ class BlockCache:
         return True
 
     def fill(self, block: int, before: int) -> bool:
-        """A block made room for now holds this; False: another one holds it already."""
+        """Fill an allocated block; return False if another block has the same content."""
         if block in self._used or block in self._free:
             return False
         self._used[block] = 1
@@ -77,7 +78,8 @@ class BlockCache:
         return True
 
     def free(self, held: Sequence[int], full: int, blank: int) -> None:
-        """Give back: `held` blocks, `full` ones of an answer nobody will ask for, `blank` ones."""
+        """Release `held` blocks, `full` blocks of a response that is never requested, `blank`
+        ones."""
         used, free = self._used, self._free
         for _ in range(full):
             self._private -= 1

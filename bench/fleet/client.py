@@ -1,6 +1,6 @@
-"""The client's side of a run: sends a request when told, and tells when what of its answer is here.
+"""Client of a run: sends requests on demand and reports responses.
 
-Counts answers which are none. Must not know workers.
+Failed responses are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _END = b"0\r\n\r\n"
 class _Connection(asyncio.Protocol):
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.number = -1  # of the request under way
+        self.number = -1  # request in flight
         self._tail = b""
         self._seen = False
 
@@ -46,7 +46,7 @@ class _Connection(asyncio.Protocol):
 
 class Client:
     def __init__(self, port: int) -> None:
-        self.errors: dict[str, int] = {}  # answers which were none, by what came instead
+        self.errors: dict[str, int] = {}  # failed responses by cause
         self.idle: list[_Connection] = []
         self.on_first: Callable[[int], None] = lambda _number: None
         self.on_done: Callable[[int], None] = lambda _number: None

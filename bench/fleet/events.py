@@ -1,7 +1,7 @@
-"""What the simulated workers say about their caches, as vLLM 0.32 publishes it over ZMQ.
+"""KV events of the simulated workers, as vLLM 0.32 publishes them over ZMQ.
 
-Promises its framing (topic, sequence, msgpack of [ts, events, rank]), an event when a step that
-changed something is over, and the token ids of `prompts.Ids`.
+Framing: topic, sequence, msgpack of [ts, events, rank]. Events are sent after the step that caused
+them, with the token ids of `prompts.Ids`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.fleet.worker import FleetWorker
 
 
 class Publisher:
-    """One worker's socket; what its model's journal has is published when it is told to."""
+    """One worker's socket; publishes its cache journal on demand."""
 
     def __init__(
         self,
@@ -79,8 +79,9 @@ class Publishers:
         ]
 
     def publish(self) -> bool:
-        """True: something was new."""
-        news = [publisher.publish() for publisher in self._all]  # each of them, not up to the first
+        """Return whether there were new events."""
+        # a list: any() must not stop at the first
+        news = [publisher.publish() for publisher in self._all]
         return any(news)
 
     def close(self) -> None:

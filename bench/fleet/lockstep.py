@@ -1,11 +1,9 @@
-"""Drives a workload through a real router: the simulation's clock stands still while the router
-has something to do.
+"""Drive a workload through a real router while the simulation clock waits for the router.
 
-Promises that neither this machine's speed nor a router's own latency is in the figures: the next
-event of the simulation (a request is due, a worker's step ends) happens when everything the last
-one brought has gone through the router, as it would have on workers, which are slow beside any
-router. The clock runs no faster than `speed` times real time, so that what a router does by its
-own clock (checks, evictions, events it reads) is not left behind.
+Neither this machine's speed nor the router's latency affects the results: the next simulation event
+(request due, worker step ends) happens once the router has processed everything before, as real
+workers are slow compared to any router. The clock runs at most at `speed` times real time, so that
+the router's own timers (checks, evictions, events) keep up.
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ from bench.fleet.events import Publishers
 from bench.fleet.serve import ServedFleet
 from bench.fleet.worker import NEVER
 
-_PATIENCE_S = 2.0  # real; a router which holds a request for longer has its reasons
-_HEARD_S = 0.001  # real; for an event to be read: nothing tells that it was
+_PATIENCE_S = 2.0  # real time; the router may hold a request longer
+_HEARD_S = 0.001  # real time to read an event: reads are not signalled
 
 
 class _Way:
-    """What is on its way through the router: requests, first tokens, ends."""
+    """Messages in transit through the router: requests, first tokens, ends."""
 
     def __init__(self) -> None:
-        self.held = 0  # times it was not waited for to the end
+        self.held = 0  # number of timeouts
         self._open: set[tuple[str, object]] = set()
         self._settled = asyncio.Event()
 
@@ -44,7 +42,7 @@ class _Way:
             self.ends(what, number)
 
     async def settled(self) -> None:
-        self._settled.clear()  # nothing is lost by it: `_open` is what counts
+        self._settled.clear()  # safe: `_open` is authoritative
         if self._open:
             try:
                 await asyncio.wait_for(self._settled.wait(), _PATIENCE_S)
@@ -70,13 +68,13 @@ class Lockstep:
 
     @property
     def held(self) -> int:
-        """How often the router kept something longer than anybody would wait for."""
+        """Return how often waiting for the router timed out."""
         return self._way.held
 
     async def run(self, warm: int) -> list[float]:
-        """Until the last request has come to a worker, or has not; then the model goes on alone.
+        """Run until the last request has reached a worker or failed; the model then finishes alone.
 
-        Returns how long each worker was busy after the first `warm` requests were sent.
+        Return the busy time of each worker after the first `warm` requests were sent.
         """
         fleet = self._fleet
         before: list[float] = []
@@ -96,7 +94,7 @@ class Lockstep:
         return busy
 
     async def _turn(self, at: float) -> None:
-        """The clock comes to `at`, not earlier than real time allows."""
+        """Advance the clock to `at`, not earlier than real time allows."""
         self._real += (at - self._fleet.now) / self._speed
         self._fleet.now = at
         early = self._real - perf_counter()
@@ -106,7 +104,7 @@ class Lockstep:
             self._real = max(self._real, perf_counter() - 0.05)
 
     async def _advance(self, until: float) -> None:
-        """All steps which end by then, in order."""
+        """End all steps until then, in order."""
         workers = self._fleet.workers
         while True:
             worker = min(workers, key=lambda worker: worker.next_at)
@@ -114,7 +112,7 @@ class Lockstep:
                 return
             await self._turn(worker.next_at)
             first, done = self._fleet.advance(worker)
-            # Before anything else is waited for: what was written may come through at any moment.
+            # Before waiting for anything else: written data may arrive at any time.
             for job in first:
                 self._way.begins("first", job.tag)
             for job in done:

@@ -1,7 +1,7 @@
-"""The oracle: knows every worker's true cache and queue, picks the least predicted TTFT.
+"""Oracle: picks the least predicted TTFT from every worker's true cache and queue.
 
-Greedy: it does not know what will be asked next, nor whom its pick delays, so another policy may
-do better than it; none could do better for the one request at hand. Must not be shown to routers.
+Greedy: it is optimal for the current request, but ignores future requests and those it delays, so
+that another policy may be better overall.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bench.fleet.worker import FleetWorker, Job
 
 
 def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:
-    """Leading blocks that will be there when the prompts ahead are computed."""
+    """Return the leading blocks cached once the queued prompts are computed."""
     matched = worker.cache.match(chain)
     while matched < len(chain) and (chain[matched] in coming or worker.cache.holds(chain[matched])):
         matched += 1
@@ -19,7 +19,7 @@ def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:
 
 
 def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, float]:
-    """Seconds until the job's first token there, and those of them that are its own computing."""
+    """Return the predicted TTFT (s) and its own compute time."""
     hardware = worker.hardware
     coming: set[int] = set()
     tokens = 0
@@ -50,7 +50,7 @@ def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, fl
 
 
 class Oracle:
-    """`recompute`: how heavy what the job itself must compute weighs; 1: the time it will feel."""
+    """`recompute`: weight of the job's own compute time; 1: as it affects TTFT."""
 
     def __init__(self, name: str = "oracle", recompute: float = 1.0) -> None:
         self.name = name

@@ -1,8 +1,7 @@
-"""The router's own policies and load accounting, driven on the clock of the simulation.
+"""The router's policies and load accounting, driven by the simulation clock.
 
-Promises to tell them what the router itself would know at that moment and nothing else: the
-request when it comes, its first byte, its end, and kvaware the workers' events. Nothing else of a
-worker's state is read.
+They receive only what a router would at that time: request, first byte, end, and for kvaware the
+workers' events. No other state of a worker is read.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 
-PLACING = ("kvaware", "prefixaware")  # by what workers hold, known or remembered
+PLACING = ("kvaware", "prefixaware")  # by known or assumed worker caches
 STRATEGIES = (*PLACING, "session", "roundrobin")
-_BLOCKS = 8_192  # what the router's default memory holds of the simulation's larger blocks
+_BLOCKS = 8_192  # default memory, in the simulation's larger blocks
 _SECRET = b"s" * 32
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a router is run; `spread`: prompts seem up to so much longer or shorter than they are,
-    `routers`: so many share the requests and know nothing of each other, `told`: they know the
-    workers' memory from the workers."""
+    """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
+    number of routers, which share requests but no state; `told`: they know the workers' memory.
+    """
 
     strategy: str = "prefixaware"
     routers: int = 1
@@ -47,7 +46,7 @@ class Setting:
 
 @contextmanager
 def changed(name: str, value: float) -> Iterator[None]:
-    """A constant of the cost formula has another value for a while."""
+    """Change a constant of the cost formula temporarily."""
     before = getattr(cost, name)
     setattr(cost, name, value)
     try:
@@ -69,7 +68,7 @@ def _policy(strategy: str, count: int, cache_tokens: int) -> RoutingPolicy:
 
 
 class _Router:
-    """One router's policy, table and ledger."""
+    """Policy, table and ledger of one router."""
 
     def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
         self.kvaware = policy if isinstance(policy, KvAware) else None
@@ -124,7 +123,7 @@ class Ours:
             for _ in range(setting.routers)
         ]
         self._asked: dict[object, _Router] = {}
-        self._told: Told | None = None  # what workers say, for kvaware
+        self._told: Told | None = None  # worker events, for kvaware
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
         followers = [router.kvaware for router in self._routers if router.kvaware is not None]

@@ -1,8 +1,7 @@
-"""Requests on the wire for a workload: text in which equal blocks are equal bytes.
+"""HTTP requests for a workload: equal blocks become equal bytes.
 
-Promises four bytes a token, as English has, and that prompts share bytes exactly as far as they
-share blocks. The request's number stands at the end of its prompt, so a simulated worker knows
-which one it got, whatever a router did to the body. Must not know routers.
+Four bytes a token, as in English. Prompts share bytes exactly as far as they share blocks. The
+request number ends the prompt, so that a simulated worker can identify it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _block(name: int) -> bytes:
 
 
 def wire(number: int, ask: Ask) -> bytes:
-    """One chat request, streamed; head and body."""
+    """Return head and body of one streaming chat request."""
     size = ask.prompt_tokens * TOKEN_BYTES
     rest = size - len(ask.chain) * _BLOCK_BYTES - len(_MARK) - _DIGITS
     own = (b"%x asks " % number * (max(rest, 0) // 8 + 1))[: max(rest, 0)]
@@ -52,19 +51,19 @@ def wire(number: int, ask: Ask) -> bytes:
 
 
 def number(body: bytes | bytearray) -> int:
-    """Which request this is; -1: none of ours."""
+    """Return the request number, -1 if there is none."""
     at = body.rfind(_MARK)
     return int(body[at + len(_MARK) : at + len(_MARK) + _DIGITS]) if at >= 0 else -1
 
 
-# -- for those who ask a worker for token ids
+# -- token ids
 
 
 class Ids:
-    """Prompts as token ids, each of which stands for `tokens` of the simulation.
+    """Prompts as token ids, each of which stands for `tokens` tokens of the simulation.
 
-    A router which compares shares of prompts may be given fewer and larger tokens: all shares stay
-    as they are, and it has less to read. One whose cost counts tokens must be given all of them.
+    Fewer, larger tokens suffice for routers that compare shares of prompts, and are cheaper. A
+    router whose cost counts tokens needs all of them.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -73,7 +72,7 @@ class Ids:
         self._json = lru_cache(maxsize=16_384)(self._block_json)
 
     def block(self, name: int) -> list[int]:
-        """Ids of one block, which no other block has."""
+        """Return the ids of one block, distinct from those of any other."""
         first = name % 100_000
         return [first, name // 100_000, *range(first, first + self.a_block - 2)]
 
@@ -81,7 +80,7 @@ class Ids:
         return json.dumps(self.block(name), separators=(",", ":"))[1:-1].encode()
 
     def json(self, number_: int, ask: Ask) -> bytes:
-        """A request's prompt, as a list; what follows its whole blocks is its own."""
+        """Return the prompt of a request as a list; ids after its whole blocks are unique."""
         rest = max(1, (ask.prompt_tokens - len(ask.chain) * BLOCK_TOKENS) // self._tokens)
         own = [200_000 + (number_ * 31 + index) % 50_000 for index in range(rest)]
         parts = [*map(self._json, ask.chain), json.dumps(own)[1:-1].encode()]

@@ -1,4 +1,4 @@
-"""Runs a workload through a chooser and a fleet in virtual time, and sums up what came of it."""
+"""Run a workload through a chooser and a fleet in virtual time, and summarize."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bench.fleet.hardware import Hardware
 from bench.fleet.worker import FleetWorker, Job
 from bench.fleet.workloads import Ask
 
-WARM_UP = 0.15  # of the requests: they fill the caches and are not counted
+WARM_UP = 0.15  # share of requests that fill the caches, not counted
 
 
 class Chooser(Protocol):
-    """Picks a worker for a job, and is told what a router would see of it."""
+    """Picks a worker for each job; is notified of what a router would observe."""
 
     name: str
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
-        """Before the first job: only an oracle looks."""
+        """Called before the first job; used by oracles only."""
 
     def choose(self, job: Job, now: float, /) -> int: ...
     def first(self, job: Job) -> None: ...
@@ -30,13 +30,13 @@ class Chooser(Protocol):
 class Result:
     name: str
     ttft_s: tuple[float, float, float, float]  # mean, p50, p90, p99
-    hit_rate: float  # tokens found in caches of all prompt tokens
-    skew: float  # busiest worker's prompt time over the mean
-    utilisation: float  # share of time in which a worker had a prompt to compute
+    hit_rate: float  # cached tokens / prompt tokens
+    skew: float  # prompt time of the busiest worker / mean
+    utilisation: float  # share of time with a prompt to compute
 
 
 def share(values: list[float], part: float) -> float:
-    """The value below which `part` of the values lie."""
+    """Return the quantile `part`."""
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
@@ -86,7 +86,7 @@ def run(
 
 
 def _advance(workers: list[FleetWorker], chooser: Chooser, now: float) -> None:
-    """All steps which end before `now`, in order of time."""
+    """End all steps before `now`, in order of time."""
     while True:
         index = min(range(len(workers)), key=lambda i: workers[i].next_at)
         worker = workers[index]

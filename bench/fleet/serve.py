@@ -1,8 +1,8 @@
-"""The simulated workers behind sockets: vLLM's HTTP face over bench.fleet.worker.
+"""Simulated workers behind sockets: vLLM's HTTP API over bench.fleet.worker.
 
-Promises to answer as vLLM does: the head at once, the first event with the first token, the rest
-with the last one, for nobody here looks at the tokens between. The clock is the driver's: a
-request counts as arrived at `now`, whenever that is. Must not know which router is in front.
+As in vLLM the head is sent at once and the first event with the first token; the rest follows with
+the last token, since intermediate tokens are not measured. The driver provides the clock: a request
+arrives at its `now`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MODELS = {"object": "list", "data": [{"id": prompts.MODEL, "object": "model", "
 
 
 class ServedFleet:
-    """Workers listening on ports of this machine, for one workload."""
+    """Workers on local ports, for one workload."""
 
     def __init__(self, hardware: Hardware, ports: Sequence[int], asks: Sequence[Ask]) -> None:
         self.asks = asks
         self.now = 0.0
-        # Answers /render (as --enable-scale-out makes vLLM do) and /tokenize with these.
+        # Serves /render (as with vLLM's --enable-scale-out) and /tokenize.
         self.ids: prompts.Ids | None = None
         self.workers = [FleetWorker(hardware) for _ in ports]
         self.jobs: list[Job | None] = [None] * len(asks)
@@ -63,7 +63,7 @@ class ServedFleet:
         self.on_arrival(number)
 
     def advance(self, worker: FleetWorker) -> tuple[list[Job], list[Job]]:
-        """End this worker's step and write what it brings; the same jobs as FleetWorker's."""
+        """End this worker's step and write the results; return the same jobs as FleetWorker."""
         first, done = worker.advance(self.now)
         for job in first:
             self._faces[job.tag].first()
@@ -73,13 +73,13 @@ class ServedFleet:
 
 
 class Face(asyncio.Protocol):
-    """One connection of a router."""
+    """Connection of a router."""
 
     def __init__(self, fleet: ServedFleet, worker: FleetWorker) -> None:
         self._fleet = fleet
         self._worker = worker
         self._data = bytearray()
-        self._need = 0  # bytes of a request whose head is here
+        self._need = 0  # missing bytes of the current request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -139,7 +139,8 @@ class Face(asyncio.Protocol):
         )
 
     def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():  # a router that gave up: the model computes it all
+        # router disconnected: the model still computes everything
+        if not self._transport.is_closing():
             self._transport.write(data)
 
     def first(self) -> None:

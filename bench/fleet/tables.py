@@ -1,6 +1,6 @@
-"""Tables of docs/benchmarks/placement.md: our strategies against the oracle.
+"""Tables of docs/benchmarks/placement.md: our strategies compared with the oracle.
 
-Also the default strategy with constants, a fleet or facts other than those it was calibrated with.
+Also the default strategy with other constants, fleets and inputs than those of its calibration.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bench.fleet.ours import PLACING, STRATEGIES, Ours, Setting, changed
 from bench.fleet.runner import Result, run
 from routing.engine.policies import cost
 
-HELD = 1  # the half of every workload which nothing was chosen on
+HELD = 1  # half of each workload not used for tuning
 PLAIN = Setting()
 PATIENT = Oracle("oracle, patient", 2.0)
 CONSTANTS = ("RECOMPUTE", "ANSWER_TOKENS", "WAITING_TOKENS", "SLACK", "SLACK_TOKENS")
 
 
 def mean(results: Sequence[Result]) -> Result:
-    """Seeds taken together."""
+    """Average over seeds."""
 
     def of(value: Callable[[Result], float]) -> float:
         return statistics.mean(value(result) for result in results)
@@ -40,7 +40,7 @@ def mean(results: Sequence[Result]) -> Result:
 
 
 class Bench:
-    """Runs of one kind of machine; what the oracle did is kept."""
+    """Runs on one kind of machine; oracle results are cached."""
 
     def __init__(self, hardware: Hardware, seeds: Sequence[int], half: int) -> None:
         self.hardware = hardware
@@ -56,7 +56,7 @@ class Bench:
         return self._asked(Oracle(), workload, workers, fill)
 
     def patient(self, workload: str) -> Result:
-        """An oracle to which copies are twice as dear: the better one where prompts are long."""
+        """Return the oracle with doubled recompute weight, which is better for long prompts."""
         return self._asked(PATIENT, workload, 8, 1.0)
 
     def _asked(self, oracle: Oracle, workload: str, workers: int, fill: float) -> Result:
@@ -76,7 +76,7 @@ class Bench:
         return mean(results)
 
     def over(self, workload: str, setting: Setting, workers: int = 8, fill: float = 1.0) -> float:
-        """Mean time to the first token over the oracle's: 0.1 is ten percent more."""
+        """Return mean TTFT relative to the oracle's, minus 1."""
         ours = self.ours(workload, setting, workers, fill).ttft_s[0]
         return ours / self.oracle(workload, workers, fill).ttft_s[0] - 1
 
@@ -107,7 +107,7 @@ def strategies(bench: Bench, names: Sequence[str]) -> None:
 
 
 def robustness(bench: Bench, names: Sequence[str]) -> None:
-    """The default strategy's mean TTFT over the oracle's."""
+    """Print the default strategy's mean TTFT relative to the oracle's."""
     print(f"\n{bench.hardware.name}: prefixaware to oracle\n{'':30}" + _row(names, "{:>14}"))
 
     def show(title: str, setting: Setting = PLAIN, workers: int = 8, fill: float = 1.0) -> None:

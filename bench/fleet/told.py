@@ -1,8 +1,7 @@
-"""kvaware's knowledge on the clock of the simulation: the router's own index, fed by the workers.
+"""kvaware's block index on the simulation clock, fed by the workers' events.
 
-Promises that the router's own code reads the very events vLLM would send, no earlier than the end
-of the step that caused them, and that nothing else of a worker is looked at. Must not know
-policies' costs.
+The router's own code reads the events that vLLM would send, at the end of the step that caused
+them. No other state of a worker is read.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from routing.engine.policies.kvaware import KvAware
 
 
 def _ids(block: int) -> list[int]:
-    """Token ids no other block of the simulation has."""
+    """Return token ids unique to the block."""
     return [block & 0xFFFFFFFF] * BLOCK_TOKENS
 
 
@@ -42,19 +41,19 @@ def _event(change: Change) -> Event:
 
 
 class Told:
-    """Between a fleet and the policies of routers which follow it."""
+    """Connects a fleet to the policies of its routers."""
 
     def __init__(self, policies: Sequence[KvAware], workers: Sequence[FleetWorker]) -> None:
         self._workers = workers
         self._indexes = [followed.index for followed in policies]
         self._appliers = [Applier(index) for index in self._indexes]
         self._root = self._indexes[0].root("")
-        self._names: dict[tuple[int, int], int] = {}  # a block after another: their chain's name
+        self._names: dict[tuple[int, int], int] = {}  # (previous chain, block) -> chain
         for worker in workers:
             worker.follow()
 
     def hear(self) -> list[str]:
-        """What the workers have said since; those which have."""
+        """Process new events; return the workers concerned."""
         heard = []
         for number, worker in enumerate(self._workers):
             if not worker.news:
@@ -68,7 +67,7 @@ class Told:
         return heard
 
     def blocks(self, prompt: Sequence[int], tokens: int) -> Blocks:
-        """A prompt's blocks as the index names them."""
+        """Return a prompt's blocks by their names in the index."""
         names: list[int] = []
         parent = self._root
         for block in prompt[: usable_blocks(tokens, BLOCK_TOKENS)]:

@@ -1,12 +1,11 @@
-"""One vLLM worker, step by step, on a clock that is handed in.
+"""Step-by-step model of one vLLM worker on an external clock.
 
-Promises continuous batching as vLLM schedules it: each step carries every running answer and, with
-what is left of its token budget, prompts in order of arrival, cut where the budget ends; a prompt
-looks into the cache when it is first scheduled, its blocks can be found by the next prompt from
-then on, and the last token is always computed. A prompt waits while memory is held by others.
-Simplified: a request takes the memory of its whole answer when it starts, so nothing is preempted;
-what a worker answers is cached under names which nobody asks for again.
-Must not know routers, sockets or where the time comes from.
+Continuous batching as vLLM schedules it: each step includes every decoding request and, within the
+remaining token budget, prompts in order of arrival, split at the budget. A prompt is matched
+against the cache when first scheduled; its blocks are visible to the next prompt from then on; the
+last token is always computed. Prompts wait for free memory. Simplified: a request allocates memory
+for its whole output at the start, so that nothing is preempted; output is cached under names that
+are never requested.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NEVER = math.inf
 
 
 class Job:
-    """A request inside a worker; times are those of the clock."""
+    """Request inside a worker; times are of the simulation clock."""
 
     __slots__ = (
         "answer_tokens",
@@ -49,49 +48,51 @@ class Job:
     ) -> None:
         self.tag = tag
         self.session = session
-        self.chain = chain  # names of its whole blocks; those not named are found by nobody
+        self.chain = chain  # names of its whole blocks; unnamed ones never match
         self.prompt_tokens = prompt_tokens
         self.answer_tokens = answer_tokens
         self.arrived = 0.0
         self.cached = 0  # tokens found in the cache
-        self.computed = 0  # tokens found or computed
+        self.computed = 0  # tokens cached or computed
         self.filled = 0  # whole blocks among them
-        self.held: list[int] = []  # those that others may find
+        self.held: list[int] = []  # shareable blocks
         self.first_at = 0.0
         self.done_at = 0.0
 
 
 class FleetWorker:
-    """`submit` a job, `advance` to a time no later than `next_at`; done jobs come back once."""
+    """`submit` jobs, then `advance` to a time no later than `next_at`; returns each finished job
+    once.
+    """
 
     def __init__(self, hardware: Hardware, now: float = 0.0) -> None:
         self.hardware = hardware
         self.cache = BlockCache(hardware.blocks)
         self.waiting: deque[Job] = deque()
-        self.prefilling: list[Job] = []  # started, not computed whole
+        self.prefilling: list[Job] = []  # started, not fully computed
         self.next_at = NEVER
-        self.busy_s = 0.0  # time in which a prompt was computed or waited
+        self.busy_s = 0.0  # time with a prompt in computation or waiting
         self.cached_tokens = 0
         self.prompt_tokens = 0
-        # What the steps which are over changed in the cache (see BlockCache.journal), for who
-        # set `follow` and takes it away.
+        # Cache changes of finished steps (see BlockCache.journal); enabled by `follow`, whose
+        # caller clears it.
         self.news: list[Change] = []
-        self._answering: list[tuple[int, int, Job]] = []  # by the step they end in
+        self._answering: list[tuple[int, int, Job]] = []  # by final step
         self._order = 0
         self._step = 0
-        self._started = now  # when the step or steps under way began
-        self._steps = 0  # how many are under way: more than one only without prompts
+        self._started = now  # start of the current step or steps
+        self._steps = 0  # steps in progress: several only without prompts
         self._each_s = 0.0
-        self._ending: list[Job] = []  # their prompts are whole at the end of the step
+        self._ending: list[Job] = []  # prompts completed at the end of the step
 
-    # -- what the oracle may see
+    # -- for the oracle
 
     @property
     def answering(self) -> int:
         return len(self._answering)
 
     def until_step(self, now: float) -> float:
-        """Until a prompt which comes now could be scheduled."""
+        """Return the time until a prompt arriving now can be scheduled."""
         if self.next_at is NEVER:
             return 0.0
         if self._steps == 1:
@@ -99,7 +100,7 @@ class FleetWorker:
         return self._each_s - (now - self._started) % self._each_s
 
     def until_room(self, job: Job) -> float:
-        """How long the job would wait for memory, in steps of answers only."""
+        """Return how long the job would wait for memory, in steps without prompts."""
         prompts = (*self.waiting, job)
         lack = sum(-(-(p.prompt_tokens + p.answer_tokens) // BLOCK_TOKENS) for p in prompts)
         lack -= self.cache.room
@@ -113,10 +114,10 @@ class FleetWorker:
                 return (end - self._step) * each_s
         return 0.0
 
-    # -- driving
+    # -- simulation
 
     def follow(self) -> None:
-        """What changes in the cache is to be told."""
+        """Record cache changes from now on."""
         self.cache.journal = []
 
     def submit(self, job: Job, now: float) -> None:
@@ -125,19 +126,20 @@ class FleetWorker:
         if self.next_at is NEVER:
             self._started = now
             self._begin()
-        elif self._steps > 1:  # answers only: the new prompt joins at the end of this step
+        elif self._steps > 1:  # decode only: the new prompt joins after this step
             steps = max(1, math.ceil((now - self._started) / self._each_s))
             if steps < self._steps:
                 self._steps = steps
                 self.next_at = self._started + steps * self._each_s
 
     def advance(self, now: float) -> tuple[list[Job], list[Job]]:
-        """End the step under way if it ends by `now`: jobs with a first token, jobs done."""
+        """End the current step if due by `now`; return jobs with a first token and finished
+        jobs."""
         if self.next_at > now:
             return [], []
         end = self.next_at
         self._step += self._steps
-        if self.cache.journal:  # vLLM publishes what a step changed when the step is over
+        if self.cache.journal:  # vLLM publishes changes at the end of a step
             self.news += self.cache.journal
             self.cache.journal.clear()
         if self.prefilling or self.waiting:
@@ -189,7 +191,7 @@ class FleetWorker:
         self.next_at = self._started + self._steps * seconds
 
     def _schedule(self, budget: int) -> tuple[int, float]:
-        """Prompt tokens of the next step, and the sum of their positions."""
+        """Return prompt tokens of the next step and the sum of their positions."""
         tokens = 0
         positions = 0.0
         for job in self.prefilling:
@@ -238,5 +240,5 @@ class FleetWorker:
 
 
 def matched_blocks(cache: BlockCache, chain: list[int], prompt_tokens: int) -> int:
-    """Blocks of a prompt a worker need not compute: never the one with the last token."""
+    """Return the cached blocks of a prompt, never including the last token's block."""
     return min(cache.match(chain), (prompt_tokens - 1) // BLOCK_TOKENS)

@@ -1,7 +1,7 @@
-"""What is asked of a fleet: the held trace, and questions about shared documents.
+"""Workloads: the recorded trace, and questions about shared documents.
 
-Promises the same requests for the same seed. Everything made here has two halves, as the trace has:
-constants are chosen on half 0 and shown on half 1. Must not know workers or routers.
+Deterministic for a seed. Synthetic workloads have two halves like the trace: constants are tuned on
+half 0 and results shown for half 1.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from pathlib import Path
 from bench.fleet.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
 
 TRACE = "data/traces/mooncake_conversation_first6000.jsonl"
-TRACE_GRAIN_S = 3.0  # the trace's times are multiples of it
+TRACE_GRAIN_S = 3.0  # resolution of the trace's times
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One request: when, the names of its prompt's whole blocks, and lengths in tokens."""
+    """One request: arrival time, names of its prompt's whole blocks, and lengths in tokens."""
 
     at: float
     chain: list[int]
     prompt_tokens: int
     answer_tokens: int
-    session: int  # the conversation or document it is about; -1: unknown
+    session: int  # conversation or document; -1: unknown
 
 
 def shared_folder() -> Path:
-    """Where held data lies: EMBERLINE_SHARED, or `shared` beside the repository or above it."""
+    """Return the folder of recorded data: EMBERLINE_SHARED, or `shared` in the repository or above
+    it.
+    """
     named = os.environ.get("EMBERLINE_SHARED")
     if named:
         return Path(named)
@@ -42,9 +44,9 @@ def shared_folder() -> Path:
 
 
 def conversation(rate: float, seed: int, half: int) -> list[Ask]:
-    """Half 0 or 1 of the trace (2: all of it) at `rate` requests a second on average.
+    """Return half 0 or 1 of the trace (2: all of it) at an average `rate` (requests/s).
 
-    Times of the trace are multiples of three seconds: requests are spread over theirs at random.
+    Trace times are multiples of three seconds: requests are spread randomly within them.
     """
     chance = random.Random(seed)
     lines = (shared_folder() / TRACE).read_text().splitlines()
@@ -58,7 +60,7 @@ def conversation(rate: float, seed: int, half: int) -> list[Ask]:
     for at, row in zip(times, rows, strict=True):
         whole = row["input_length"] // BLOCK_TOKENS
         ids = row["hash_ids"][:whole]
-        # All prompts share the first block; the second tells conversations apart.
+        # All prompts share the first block; the second identifies the conversation.
         session = row["hash_ids"][1] if len(row["hash_ids"]) > 1 else -1
         asks.append(
             Ask((at - start) * squeeze, ids, row["input_length"], row["output_length"], session)
@@ -68,11 +70,12 @@ def conversation(rate: float, seed: int, half: int) -> list[Ask]:
 
 @dataclass(frozen=True)
 class Library:
-    """Documents questions are asked about: popularity falls as 1 / rank ** skew, and with each
-    question, at a chance of `turnover`, one document is replaced by one nobody has asked about."""
+    """Documents for questions. Popularity is 1 / rank ** skew; with each question, one document is
+    replaced by a new one with probability `turnover`.
+    """
 
     document_tokens: int
-    documents_a_worker: int  # of LLAMA_70B's memory; in proportion for less
+    documents_a_worker: int  # for LLAMA_70B's memory; scaled for less
     turnover: float
     skew: float
     questions: int
@@ -83,8 +86,8 @@ class Library:
 LIBRARIES = {
     "64k": Library(65_536, 12, 0.10, 0.9, 3000),
     "8k": Library(8_192, 96, 0.25, 0.9, 4000),
-    # Harder ones, which nothing is calibrated to: documents of three times all memory, and one
-    # document which three in five questions are about.
+    # Harder, not used for calibration: documents of three times all memory; one document with 60 %
+    # of the questions.
     "64k-wide": Library(65_536, 36, 0.05, 0.9, 3000),
     "8k-wide": Library(8_192, 288, 0.05, 0.9, 4000),
     "64k-hot": Library(65_536, 12, 0.02, 2.0, 4000),
@@ -95,7 +98,7 @@ LIBRARIES = {
 def documents(
     library: Library, rate: float, seed: int, workers: int, hardware: Hardware
 ) -> list[Ask]:
-    """Questions, arriving independently of each other at `rate` a second."""
+    """Return questions with Poisson arrivals at `rate` (requests/s)."""
     chance = random.Random(seed)
     names = itertools.count(1)
     blocks = library.document_tokens // BLOCK_TOKENS
@@ -117,12 +120,15 @@ def documents(
 
 
 def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
-    """Conversations made up, for where the trace is not at hand: all begin with one system prompt,
-    each turn brings the answer before and something new; half of them end with each turn."""
+    """Return synthetic conversations, used where the trace is not available.
+
+    All begin with one system prompt; each turn adds the previous response and a new message. A
+    conversation ends after each turn with probability 1/2.
+    """
     chance = random.Random(seed)
     asks: list[Ask] = []
     start = 0.0
-    for name in range(1, count // 2 + 1):  # two turns each on average
+    for name in range(1, count // 2 + 1):  # two turns on average
         start += chance.expovariate(rate / 2)
         at, tokens = start, BLOCK_TOKENS
         while True:
@@ -134,7 +140,7 @@ def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
                 break
             tokens += answer
             at += 5 + chance.expovariate(1 / 20)
-    # After the last conversation began there would be fewer and fewer.
+    # After the last conversation has begun, the rate would fall.
     return sorted((ask for ask in asks if ask.at <= start), key=lambda ask: ask.at)
 
 
@@ -143,8 +149,8 @@ CHATS = "chats"
 MAIN = (CONVERSATION, "64k", "8k")
 ALL = (CONVERSATION, CHATS, *LIBRARIES)
 
-# Requests a second which keep eight workers 75 % busy under the oracle: a worker
-# is busy while it has a request without a first token.
+# Requests/s that keep eight workers 75 % busy under the oracle; busy: at least one request without
+# a first token.
 RATES = {
     ("70b", CONVERSATION): 7.4,
     ("70b", CHATS): 17.8,
@@ -176,11 +182,11 @@ def asks(
     half: int = 1,
     rate: float = 0.0,
 ) -> list[Ask]:
-    """`rate` is for all workers together; 0: what fills them to three quarters."""
+    """Return requests; `rate` is for all workers together, 0: 75 % utilization."""
     rate = rate or RATES[hardware.name, workload] * workers / 8
     if workload == CONVERSATION:
         return conversation(rate, seed, half)
     if workload == CHATS:
         return chats(rate, seed + 1000 * half)
-    # The other half of a made workload is another seed.
+    # The other half of a synthetic workload is another seed.
     return documents(LIBRARIES[workload], rate, seed + 1000 * half, workers, hardware)

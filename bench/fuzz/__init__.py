@@ -1,5 +1,5 @@
-"""Coverage-guided fuzzing of what reads bytes from the network: `python -m bench.fuzz`.
+"""Coverage-guided fuzzing of network parsers: `python -m bench.fuzz`.
 
-A target is a function of bytes which raises AssertionError when a promise is broken; targets.py has
-the router's, resp.py the cache node's, and tests replay every input that ever broke one.
+A target is a function of bytes that raises AssertionError if an invariant is violated. targets.py
+covers the router, resp.py the cache node; tests replay every failing input.
 """

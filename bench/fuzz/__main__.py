@@ -1,9 +1,9 @@
-"""`python -m bench.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds, one by one.
+"""`python -m bench.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds in turn.
 
-What was found to be worth keeping goes to var/fuzz and is where the next run goes on. An input
-which breaks a promise ends the run and is left in var/fuzz/findings: put it into TARGET's folder
-below tests/routing/engine/fuzz_cases or tests/cachetier/wire/fuzz_cases, where the tests replay it,
-and mend the reader.
+The corpus in var/fuzz is reused by the next run. An input that violates an invariant ends the run
+and is written to var/fuzz/findings: move it to TARGET's folder in
+tests/routing/engine/fuzz_cases or tests/cachetier/wire/fuzz_cases, where the tests replay it, and
+fix the reader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEPT = Path("var/fuzz")
 
 
 class Suite(NamedTuple):
-    """Which modules hold targets and seeds, whose code is watched, where tests replay cases."""
+    """Modules with targets and seeds, instrumented packages, folder of test cases."""
 
     targets: str
     seeds: str
@@ -47,7 +47,7 @@ def _escaped(word: bytes) -> str:
 
 
 def _run_here(name: str, seconds: int) -> None:
-    """Never returns: libFuzzer ends the process."""
+    """Run the target; never returns, as libFuzzer exits the process."""
     import atheris
 
     suite = SUITES[name]

@@ -1,7 +1,7 @@
-"""What another reader of HTTP/1.1 makes of the same bytes: h11, written by other people.
+"""Reference HTTP/1.1 parser: h11.
 
-It is laxer than the router in places (bare line feeds, equal lengths twice), so its word counts
-only where the router took a message: then both must see the same one.
+h11 accepts more than the router in places (bare line feeds, duplicate equal lengths), so results
+are compared only if the router accepted the message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Answered(NamedTuple):
 
 
 def requests(data: bytes) -> tuple[list[Asked], str]:
-    """The whole requests in here, and why it stopped ("" at the end of the data)."""
+    """Return the complete requests and why parsing stopped ("" at the end of the data)."""
     found: list[Asked] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_BYTES)
     reader.receive_data(data)
@@ -54,7 +54,8 @@ def requests(data: bytes) -> tuple[list[Asked], str]:
 
 
 def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answered], str]:
-    """The answers to requests of these methods; `ended`: the connection closed after `data`."""
+    """Return the responses to requests of these methods; `ended`: connection closed after
+    `data`."""
     found: list[Answered] = []
     reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_BYTES)
     reader.receive_data(data)
@@ -78,7 +79,7 @@ def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answer
 
 
 def _answer(reader: h11.Connection, found: list[Answered]) -> str:
-    """Reads one answer to the end of `found`; why it did not come to its end, or ""."""
+    """Read one response into `found`; return why it is incomplete, or ""."""
     begun = False
     while True:
         event = reader.next_event()

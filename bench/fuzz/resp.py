@@ -1,7 +1,6 @@
-"""What must hold for the cache node's reader of RESP, and for a session behind it.
+"""Invariants of the cache node's RESP reader and session.
 
-The reader's constants are made small here, so that short inputs reach what in life takes 16 KiB.
-Like targets.py: functions of bytes which raise AssertionError when a promise is broken.
+The reader's constants are reduced, so that short inputs reach limits of 16 KiB in production.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _shrink() -> None:
 
 
 class Pieces:
-    """A landing in parts of 17 bytes, as a store's may be."""
+    """Landing buffer in parts of 17 bytes, as in a store."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -51,7 +50,7 @@ class Pieces:
 
 
 def fill(parser: RequestParser, data: bytes, scatter: bool) -> int:
-    """As a socket does: what fits the parser's places; how much that was."""
+    """Copy what fits the parser's buffers, like a socket; return the number of bytes."""
     places = parser.get_buffers() if scatter else [parser.get_buffer()]
     done = 0
     for place in places:
@@ -101,7 +100,7 @@ def _whole(argument: frames.Argument) -> bytes | tuple[str, int]:
 
 
 def requests(data: bytes) -> None:
-    """Whatever the parts and the places: what the plain reader finds in the whole."""
+    """However the input is split and buffered, the requests equal those of the reference reader."""
     _shrink()
     steer, wire = data[:4], data[4:]
     expected = Outcome(*reference.read(wire, LIMITS, DIRECT))
@@ -115,7 +114,7 @@ def requests(data: bytes) -> None:
 
 
 class _Out:
-    """A client which takes replies, or is behind for a while each time `slow` bytes have come."""
+    """Client that reads replies, or pauses after each `slow` bytes."""
 
     def __init__(self, slow: int) -> None:
         self.data = bytearray()
@@ -148,12 +147,12 @@ class _Out:
         self._since = 0
 
 
-# One node for all runs, emptied in between: to make one costs more than a conversation.
+# One node for all runs, flushed in between: creating one is slower than a run.
 _NODE = Node(parse(("--memory", "1MiB", "--allow-flush")))
 
 
 class _Clock:
-    """Time stands still, so that the same words have the same replies."""
+    """Frozen clock, for reproducible replies."""
 
     @staticmethod
     def monotonic() -> float:
@@ -203,8 +202,9 @@ def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:
 
 
 def sessions(data: bytes) -> None:
-    """Every request has one well-formed reply, the same ones however the bytes came; a session
-    which is over holds nothing."""
+    """Every request has one well-formed reply, independent of how the input is split; a closed
+    session holds nothing.
+    """
     _shrink()
     _stop_clocks()
     logging.disable(logging.CRITICAL)
@@ -220,7 +220,7 @@ def sessions(data: bytes) -> None:
 
 
 def globs(data: bytes) -> None:
-    """A pattern is a pattern, and finds what Redis' own algorithm finds."""
+    """A pattern matches what Redis' algorithm matches."""
     from cachetier.engine.commands.scan import compile_glob
 
     pattern, _, text = data[:200].partition(b"\n")

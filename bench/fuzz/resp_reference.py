@@ -1,6 +1,6 @@
-"""RESP read plainly: all bytes at once, no state, written from the specification.
+"""Reference RESP reader: all bytes at once, stateless, written from the specification.
 
-Also Redis' glob, character by character as its own source does it, and the replies of a server.
+Also Redis' glob matching, and a parser of replies.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from cachetier.wire.frames import Limits
 
 Word = bytes | tuple[str, int]
-_WORD_BYTES = 8  # as the shrunk reader counts
+_WORD_BYTES = 8  # limit of the reduced reader
 _LONGEST_LINE = 24
 
 _VERBS = (b"CONNECT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PRI", b"PUT", b"TRACE")
@@ -19,11 +19,13 @@ class _Closed(Exception):
 
 
 class _Short(Exception):
-    """More bytes are needed."""
+    """Raised when more bytes are needed."""
 
 
 def read(wire: bytes, limits: Limits, direct: int) -> tuple[list[list[Word]], str, bool]:
-    """The requests, "closed" if what follows them is no RESP, and whether all bytes are used up."""
+    """Return the requests, "closed" if followed by invalid RESP, and whether all bytes were
+    consumed.
+    """
     found: list[list[Word]] = []
     at = 0
     while at < len(wire):
@@ -102,7 +104,7 @@ def _number(wire: bytes, at: int) -> tuple[int, int]:
 
 
 def kinds(data: bytes) -> list[str]:
-    """The types of the replies in here, nested; everything must be whole replies."""
+    """Return the nested types of the replies; all of them must be complete."""
     found, at = [], 0
     while at < len(data):
         kind, at = _reply(data, at)
@@ -129,7 +131,7 @@ def _reply(data: bytes, at: int) -> tuple[str, int]:
     for _ in range(number * (2 if kind == "%" else 1)):
         part, at = _reply(data, at)
         parts.append(part)
-    # How many facts there are in a text or a list may hang on the moment.
+    # The number of facts in a text or list may depend on timing.
     return f"{kind}{number}", at
 
 
@@ -137,7 +139,7 @@ def _reply(data: bytes, at: int) -> tuple[str, int]:
 
 
 def glob(pattern: bytes, text: bytes) -> bool:
-    """stringmatchlen of Redis, by hand; a table instead of recursion."""
+    """Match like Redis' stringmatchlen, with a table instead of recursion."""
     tokens = _tokens(pattern)
     alive = {0}
     for place in range(len(text) + 1):
@@ -165,7 +167,7 @@ def _past_stars(alive: set[int], tokens: list[frozenset[int] | None]) -> set[int
 
 
 def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
-    """None for a star, else which bytes may stand there."""
+    """Return None for a star, else the set of matching bytes."""
     everything = frozenset(range(256))
     found: list[frozenset[int] | None] = []
     rest = list(pattern)

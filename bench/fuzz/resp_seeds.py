@@ -1,4 +1,4 @@
-"""What the fuzzer of the cache node starts from: small, good inputs which reach the far ends."""
+"""Seeds of the cache node's fuzz targets: small valid inputs that reach all branches."""
 
 _SET = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60\r\n" + b"v" * 60 + b"\r\n"
 _WIRES = (

@@ -1,4 +1,4 @@
-"""What the fuzzer starts from: small, good inputs which reach the far ends of each reader."""
+"""Seeds of the router's fuzz targets: small valid inputs that reach all branches of each reader."""
 
 _STEER = b"\x00\x10\x40\x80\xe0"
 _POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"
@@ -78,7 +78,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     ),
 }
 
-# Regular expressions hide from the fuzzer's sight: what they look for is told to it.
+# The fuzzer cannot see into regular expressions: a dictionary lists what they match.
 WORDS: tuple[bytes, ...] = (
     b'GET / HTTP/1.1\r\nhost: a\r\n\r\n', b'POST /', b'HEAD ', b'OPTIONS * ', b'CONNECT a:1',
     b'TRACE ', b' HTTP/1.1\r\n', b' HTTP/1.0\r\n', b'HTTP/1.1 200 OK\r\n', b'HTTP/1.0 ',

@@ -1,7 +1,7 @@
-"""What must hold whatever bytes come: one function for each reader.
+"""Invariants of the router's readers, one function each.
 
-Each takes the fuzzer's bytes and raises AssertionError when a promise is broken. The first bytes
-steer (where the input is split, which answer the worker gives), the rest is the input.
+The first bytes of the input are control data (split points, the worker's response), the rest is
+parsed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _same(name: str, outcomes: list[Any]) -> Any:
 
 
 def _forwarded(pool: Any) -> list[reference.Asked]:
-    """What the worker reads; everything that was sent to it must be whole requests."""
+    """Return the requests forwarded to the worker; all must be complete."""
     found: list[reference.Asked] = []
     for connection in pool.connections:
         asked, rest = reference.requests(bytes(connection.transport.written))
@@ -62,7 +62,7 @@ def _forwarded(pool: Any) -> list[reference.Asked]:
 
 
 def _serve(world: World, answer: bytes, served: dict[int, int], seen: dict[int, int]) -> None:
-    """Answer every request which has reached the worker whole, and those which follow."""
+    """Answer every complete request that has reached the worker, including follow-ups."""
     again = True
     while again:
         again = False
@@ -88,8 +88,9 @@ class _Outcome(NamedTuple):
     ended: bool
 
     def same(self) -> Any:
-        """What must not depend on how the bytes came. Whether a body is held or streamed may,
-        and with it whether a request is taken up before its end turns out to be bad."""
+        """Return what must not depend on the split. Whether a body is buffered or streamed may
+        depend on it, and so whether a request starts before its end turns out to be invalid.
+        """
         framing = (b"content-length", b"transfer-encoding")
         sent = [
             (*one[:2], [pair for pair in one.headers if pair[0] not in framing], one.body)
@@ -113,13 +114,13 @@ def _asking(parts: list[bytes], answer: bytes) -> _Outcome:
     found, rest = reference.answers(out, [*methods, b"GET"], ended)
     assert rest in ("", "nothing", "closed", "ended"), rest
     assert all(one.whole for one in found)
-    # A refusal's own words may depend on how much of the nonsense was there to be seen.
+    # The text of a rejection may depend on how much of the input had arrived.
     statuses = [400 if one.status in (400, 408, 413, 431) else one.status for one in found]
     return _Outcome(handled, forwarded, statuses, ended)
 
 
 def _path(target: bytes) -> bytes:
-    """The path of an absolute target."""
+    """Return the path of an absolute target."""
     if target.startswith(b"/") or target == b"*":
         return target
     rest = re.sub(rb"(?i)\Ahttps?://[^/?]*", b"", target)
@@ -127,7 +128,7 @@ def _path(target: bytes) -> bytes:
 
 
 def _check_worker_reads(asked: reference.Asked) -> None:
-    """llhttp, which uvicorn uses, reads the very same request."""
+    """Check that llhttp, used by uvicorn, reads the same request."""
     if asked.method not in _LLHTTP_METHODS:
         return
     head = b"".join(b"%b: %b\r\n" % pair for pair in asked.headers)
@@ -155,7 +156,7 @@ def _check_worker_reads(asked: reference.Asked) -> None:
 
 
 def requests(data: bytes) -> None:
-    """A client's bytes, pipelined and in any split: the same requests, each as h11 reads it."""
+    """Client bytes, pipelined and arbitrarily split, give the requests that h11 reads."""
     answer = _ANSWERS[data[0] & 3] if data else _ANSWERS[0]
     steer, wire = data[1:5], data[5:]
     outcomes = [_asking(parts, answer) for parts in splits(wire, steer)]
@@ -182,7 +183,7 @@ def requests(data: bytes) -> None:
 
 
 def _read(read: Callable[[bytes], Any], wire: bytes) -> Any:
-    """Every field of what was read, or the refusal."""
+    """Return every field read, or the rejection."""
     try:
         head = read(wire)
     except (Refusal, ProtocolError) as error:
@@ -191,7 +192,7 @@ def _read(read: Callable[[bytes], Any], wire: bytes) -> Any:
 
 
 def heads(data: bytes) -> None:
-    """A head which was remembered is what its own bytes say, whatever was read before it."""
+    """A cached head equals a parsed one, whatever was read before."""
     pairs = (
         (head_cache.read_request, http1.parse_request),
         (head_cache.read_response, http1.parse_response),
@@ -225,7 +226,7 @@ def _chunks(parts: list[bytes]) -> tuple[bytes, int, str]:
 
 
 def chunks(data: bytes) -> None:
-    """A chunked body in any split, and as h11 reads it."""
+    """A chunked body is independent of the split and equals h11's."""
     steer, wire = data[:4], data[4:]
     payload, used, state = _same("chunks", [_chunks(parts) for parts in splits(wire, steer)])
     head = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -251,14 +252,14 @@ _ASKED = (
 
 
 def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bool, World]:
-    """What the client got, and whether its connection was reset."""
+    """Return what the client received, and whether its connection was reset."""
     world = World()
     world.client.data_received(asked)
     world.turn()
     (connection,) = world.pool.connections
     assert isinstance(connection, WorkerConnection)
     wire = connection.transport
-    assert isinstance(wire, Wire)  # World gave it one
+    assert isinstance(wire, Wire)  # set by World
     for part in parts:
         if part and not wire.closing:
             connection.data_received(part)
@@ -294,7 +295,7 @@ def _as_seen(method: bytes, asked: bytes, parts: list[bytes], clean: bool) -> An
 
 
 def answers(data: bytes) -> None:
-    """A worker's bytes in any split: forwarded whole, or failed so that it shows."""
+    """A response is forwarded completely or fails visibly, independent of the split."""
     pick = data[0] if data else 0
     method, asked = _ASKED[pick & 3]
     clean = bool(pick & 4)
@@ -310,7 +311,7 @@ def answers(data: bytes) -> None:
         assert theirs[0].whole, rest
 
 
-# -- what is inside a request, and what comes from files
+# -- request bodies and files
 
 _BLOCK_BYTES = 16
 
@@ -319,7 +320,7 @@ def _fresh() -> Identifier:
     return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"), b"show", Ratios())
 
 
-_IDENTIFIER = _fresh()  # remembers what it has hashed
+_IDENTIFIER = _fresh()  # caches hashes
 _PATHS = (
     b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages",
     b"/v1/embeddings", b"/other",
@@ -327,7 +328,7 @@ _PATHS = (
 
 
 def _driven(reading: Coroutine[Any, Any, Identity]) -> Identity:
-    """What it returns, without a loop: all it waits for is its next turn."""
+    """Return the coroutine's result without an event loop: it only awaits its next turn."""
     while True:
         try:
             reading.send(None)
@@ -336,7 +337,9 @@ def _driven(reading: Coroutine[Any, Any, Identity]) -> Identity:
 
 
 def bodies(data: bytes) -> None:
-    """A request's body: never an exception, the same facts again, a longer chat begins alike."""
+    """A request body never raises, gives the same result again, and a longer chat shares its
+    prefix.
+    """
     path = _PATHS[data[0] % len(_PATHS)] if data else _PATHS[0]
     body = data[1:]
     facts = _IDENTIFIER.read(path, body, b"", True)
@@ -364,7 +367,7 @@ def bodies(data: bytes) -> None:
 
 
 def _check_next_turn(path: bytes, data: Any, hashes: list[int]) -> None:
-    """One message more: the blocks before it are the same."""
+    """Check that appending a message keeps the blocks before it."""
     messages = data.get("messages") if type(data) is dict else None
     if type(messages) is not list or not messages or type(messages[0]) is int or not hashes:
         return
@@ -375,7 +378,7 @@ def _check_next_turn(path: bytes, data: Any, hashes: list[int]) -> None:
 
 
 def tails(data: bytes) -> None:
-    """An answer's tail: only what is written there, and no more from a longer one before it."""
+    """A response tail is read as written, without data of a longer one before it."""
     found = usage.read(data)
     if found is not None:
         for number in found:
@@ -385,7 +388,7 @@ def tails(data: bytes) -> None:
 
 
 def _check_usage(data: Any, text: bytes) -> None:
-    """Of a whole JSON answer whose only usage is on top: exactly its numbers."""
+    """Check the usage of a whole JSON response with a single top-level usage."""
     top = data.get("usage") if type(data) is dict else None
     if type(top) is not dict or text.count(b'"usage"') != 1 or len(text) > 2000:
         return
@@ -400,7 +403,7 @@ def _check_usage(data: Any, text: bytes) -> None:
 
 
 def configs(data: bytes) -> None:
-    """A configuration or key file: taken over, or refused by name; nothing else."""
+    """A configuration or key file is accepted, or rejected with a reason."""
     try:
         value = orjson.loads(data[1:])
     except orjson.JSONDecodeError:
@@ -410,7 +413,7 @@ def configs(data: bytes) -> None:
         if data[0] & 1:
             parse_keys(value)
         else:
-            if type(value) is dict:  # no fuzzing of what a file's name opens
+            if type(value) is dict:  # no fuzzing of file names
                 value = {key: item for key, item in value.items() if not key.endswith("_file")}
             parse(value, Path("/nonexistent"))
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""Routers without sockets: real protocol objects over transports which only remember.
+"""Routers without sockets: real protocol objects over recording transports.
 
-Promises that what a router does depends on the bytes it is fed and on nothing else, so that two
-runs can be compared byte by byte. Time stands still: deadlines are tested elsewhere.
+The result depends only on the input bytes, so that two runs can be compared. The clock is frozen:
+deadlines are tested elsewhere.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ HEADER_BYTES, HOLD_BYTES, BODY_BYTES = 1024, 300, 2048
 
 
 class Wire:
-    """A transport: keeps what is written, and says what became of it."""
+    """Transport that records writes and its state."""
 
     def __init__(self) -> None:
         self.written = bytearray()
         self.paused = self.closing = self.aborted = self.eof = False
-        self.on_write: Callable[[], None] | None = None  # once: as a full buffer calls back
+        # called once, like a full buffer's callback
+        self.on_write: Callable[[], None] | None = None
 
     def write(self, data: bytes) -> None:
         if self.closing:
@@ -83,7 +84,7 @@ class _Task:
 
 
 class InstantPool(ConnectionPool):
-    """Connects at the loop's next turn, which `World.turn` is."""
+    """Connects at the next `World.turn`."""
 
     tasks: list[_Task]
     connections: list[WorkerConnection]
@@ -101,14 +102,14 @@ class InstantPool(ConnectionPool):
 
 
 class _Loop:
-    """What is left of an event loop when time stands still."""
+    """Event loop stub with a frozen clock."""
 
     def call_later(self, *_: object) -> None:
         return None
 
 
 class WatchedRouter(Router):
-    """Remembers every head it was given and every request it was asked to handle."""
+    """Records all heads and handled requests."""
 
     heads: list[RequestHead]
     handled: list[tuple[bytes, bytes, bytes | None]]
@@ -146,10 +147,11 @@ def _config(workers: int) -> Config:
 
 
 class World:
-    """One router, its workers, one client; made anew for every run, which costs little."""
+    """One router with workers and a client; cheap to create, one for each run."""
 
     def __init__(self, workers: int = 1) -> None:
-        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))  # has what is called
+        # implements the methods used
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))
         router = self.router = _router(workers)
         router.heads, router.handled = [], []
         router._count = router._decided = 0
@@ -168,11 +170,11 @@ class World:
         router._retry_budget = RETRY_BURST
         self.client = ClientConnection(router)
         self.out = Wire()
-        self.client.connection_made(cast(asyncio.Transport, self.out))  # acts like one
+        self.client.connection_made(cast(asyncio.Transport, self.out))  # duck-typed
         self.lost = False
 
     def turn(self) -> None:
-        """The loop's next turn: connections which were asked for are there."""
+        """Run one loop turn: requested connections are established."""
         for pool in self.pools:
             tasks, pool.tasks = pool.tasks, []
             for task in tasks:
@@ -180,7 +182,7 @@ class World:
                     task.run()
 
     def feed(self, parts: Iterable[bytes], between: Callable[[], None]) -> None:
-        """Bytes from the client, as long as the router reads."""
+        """Send client bytes while the router reads."""
         for part in parts:
             if not part:
                 continue
@@ -192,7 +194,7 @@ class World:
             between()
 
     def end(self) -> None:
-        """The client is gone."""
+        """Close the client connection."""
         if not self.lost:
             self.lost = True
             self.out.closing = True
@@ -204,8 +206,9 @@ _kept: list[WatchedRouter] = []
 
 
 def _router(workers: int) -> WatchedRouter:
-    """With one worker there is no choice which the past could change: it is built once, because
-    its tables are what costs time."""
+    """Build a router, cached for one worker: its decisions have no state then, and tables are slow
+    to build.
+    """
     if workers != 1:
         return WatchedRouter(_config(workers), Log("error"))
     if not _kept:

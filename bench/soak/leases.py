@@ -1,4 +1,4 @@
-"""Reads values through leases: the node's arena, mapped as a client on its machine would."""
+"""Read values through leases: maps the node's arena as a client on the same machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lease:
 
 
 class Reader:
-    """On a connection of its own: a lease ends with it."""
+    """Uses its own connection: a lease ends with it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -41,7 +41,7 @@ class Reader:
         for answer in answers:
             places = [(int(at), int(size)) for at, size in answer[1:]] if answer else []
             if self._map is not None and any(at + size > len(self._map) for at, size in places):
-                self._map = None  # the node has grown since
+                self._map = None  # the node has grown
                 self._open(name.decode(), token)
             found.places.append(places)
             found.values.append(self._bytes(places) if places else None)
@@ -77,7 +77,7 @@ class Reader:
             os.close(fd)
         header = arena.unpack(self._map[: arena.HEADER_BYTES])
         if header is None or header.token != token:
-            self._map = None  # the node was started anew in between
+            self._map = None  # the node was restarted
             raise GoneError("not the arena which was leased from")
         self._token = token
 

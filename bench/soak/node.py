@@ -1,4 +1,4 @@
-"""The node under test: started, killed, asked how it is."""
+"""Node under test: start, kill, query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START_S = 60.0
 
 
 class Node:
-    """`python -m cachetier.engine` on ports of its own, with the same flags after each restart."""
+    """`python -m cachetier.engine` on its own ports, with the same flags after each restart."""
 
     def __init__(self, folder: Path, ports: tuple[int, int], flags: Sequence[str]) -> None:
         self.port, self.admin_port = ports
@@ -54,7 +54,7 @@ class Node:
         self.process.wait(timeout=30)
 
     def ended_with(self) -> int | None:
-        """Its exit code, negative for a signal, once it ended; None while it lives."""
+        """Return its exit code, negative for a signal; None while it runs."""
         try:
             return self.process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -70,7 +70,7 @@ class Node:
         return found
 
     def order(self, path: str) -> int:
-        """The status; 409 is an order the node cannot carry out now."""
+        """Return the HTTP status; 409: the node cannot do it now."""
         url = f"http://127.0.0.1:{self.admin_port}{path}"
         request = urllib.request.Request(url, method="POST")
         request.add_header("Authorization", f"Bearer {PASSWORD}")
@@ -82,7 +82,9 @@ class Node:
             return exc.code
 
     def resident_bytes(self) -> int:
-        """Without shared pages of files (the arena in shared memory is counted by its capacity)."""
+        """Return resident memory without shared file pages (the shared arena counts by its
+        capacity).
+        """
         words = Path(f"/proc/{self.process.pid}/statm").read_text().split()
         return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,7 +1,7 @@
-"""Values which say whose they are: any byte of another key, version or place is found out.
+"""Self-describing values: any byte of another key, version or offset is detected.
 
-A value is a head (key number, version, length) and a stretch of one long random text, which begins
-where a digest of all three says. Comparing is one memcmp; making one is one copy.
+A value is a head (key number, version, length) and a slice of one long random text, starting at a
+digest of all three. Comparing is one memcmp, building one copy.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _VIEW = memoryview(_TEXT)
 
 
 def key_of(number: int) -> bytes:
-    """Not a block's key: a node checks the envelope of those, and would find our mistakes."""
+    """Return a key that is not a block key: a node checks block envelopes and would mask errors."""
     return b"soak:%d:%d" % (number % 4, number)
 
 
 def make(number: int, version: int, length: int) -> bytes:
-    """At least a head long."""
+    """`length` is at least that of the head."""
     length = max(length, _HEAD.size)
     return _HEAD.pack(_MAGIC, number, version, length) + _body(number, version, length)
 
@@ -35,7 +35,7 @@ def _body(number: int, version: int, length: int) -> memoryview:
 
 
 def version_of(number: int, value: bytes | memoryview) -> int:
-    """Which version of key `number` this is, to the last byte. Raises ValueError if it is none."""
+    """Return the version of key `number` after comparing all bytes; raise ValueError if invalid."""
     if len(value) < _HEAD.size:
         raise ValueError(f"{len(value)} bytes are no value")
     magic, there, version, length = _HEAD.unpack_from(value)
@@ -51,7 +51,7 @@ def version_of(number: int, value: bytes | memoryview) -> int:
 
 
 def part_is_right(whole: bytes, first: int, last: int, part: bytes) -> bool:
-    """GETRANGE's words: both ends included, negative ones from the end."""
+    """GETRANGE semantics: both ends included, negative ones from the end."""
     first = max(first + len(whole), 0) if first < 0 else first
     last = max(last + len(whole), 0) if last < 0 else last
     return part == whole[first : last + 1]

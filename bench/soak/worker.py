@@ -1,8 +1,8 @@
-"""One client that does everything at random, and knows what it may be answered.
+"""Client with random operations that checks every reply.
 
-Each worker alone writes its keys, so it knows which versions of them may be there: the last one
-acknowledged, and those whose fate it did not learn because the node was killed. None may always be
-missing, a cache forgets. Of others' keys it knows that what comes must be whole, and theirs.
+Each worker is the only writer of its keys and tracks the versions that may exist: the last one
+acknowledged and those with unknown outcome after a kill. A cache may always miss. Values of other
+workers' keys must be complete and belong to their key.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from bench.soak.leases import Reader
 from bench.soak.node import PASSWORD
 
 KEYS_EACH = 400
-# How long after its end a value may still come: the clock of the request, and a busy machine's.
+# Tolerance after expiry: request time and a busy machine.
 _SLACK_S = 2.0
 _BROKEN = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
 class WrongError(AssertionError):
-    """The node said something that is not so."""
+    """The node returned a wrong reply."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """Versions which may be there, and when the last one ends."""
+    """Possible versions, and the expiry of the last one."""
 
     may: set[int] = field(default_factory=set)
     ends_at: float | None = None
@@ -80,7 +80,7 @@ class Worker(threading.Thread):
                 self.done["refused"] += 1
             except _BROKEN:
                 self.done["broken"] += 1
-                time.sleep(0.02)  # the node is being killed: do not spin until it is back
+                time.sleep(0.02)  # node killed: do not spin until it is back
 
     # -- writing -------------------------------------------------------------------------------
     def _set(self) -> None:
@@ -91,7 +91,7 @@ class Worker(threading.Thread):
         ttl_ms = self._chance.randrange(50, 5000) if self._chance.random() < 0.3 else None
         only_new = self._chance.random() < 0.3
         sent_at = time.monotonic()
-        known.may.add(version)  # from now on it may be there
+        known.may.add(version)  # may exist from now on
         before, known.ends_at = known.ends_at, None
         stored = self._db.set(values.key_of(number), value, px=ttl_ms, nx=only_new)
         if stored:
@@ -112,12 +112,12 @@ class Worker(threading.Thread):
     def _expire(self) -> None:
         number, known = self._own()
         ttl_ms = self._chance.randrange(1, 3000)
-        known.ends_at = None  # either the old end or the new one, until it is answered
+        known.ends_at = None  # old or new expiry until the reply arrives
         if self._db.pexpire(values.key_of(number), ttl_ms):
             known.ends_at = time.monotonic() + ttl_ms / 1000
 
     def _set_half(self) -> None:
-        """A writer which goes away in the middle: nothing of it may ever be seen."""
+        """Disconnect in the middle of a SET: nothing of it may become visible."""
         number, _ = self._own()
         length = self._length() + 100_000
         key = values.key_of(number)
@@ -128,7 +128,7 @@ class Worker(threading.Thread):
                 + self._chance.randbytes(50_000)
             )
             if self._chance.random() < 0.5:
-                sock.recv(5)  # the reply to AUTH: the rest has most likely come, too
+                sock.recv(5)  # AUTH reply: the rest has most likely arrived too
 
     # -- reading -------------------------------------------------------------------------------
     def _get(self) -> None:
@@ -149,7 +149,7 @@ class Worker(threading.Thread):
             self._check(number, value, asked_at)
 
     def _getrange(self) -> None:
-        """Of a key nobody else writes, so that whole and part are of one version."""
+        """Use a key of this worker, so that whole and part have the same version."""
         number, known = self._own()
         key = values.key_of(number)
         first, last = sorted(self._chance.randrange(-200_000, 200_000) for _ in range(2))
@@ -165,7 +165,7 @@ class Worker(threading.Thread):
             raise WrongError(f"key {number} came back in part")
 
     def _get_and_leave(self) -> None:
-        """A reader which asks for much and does not take it."""
+        """Request much data and disconnect without reading."""
         with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
             sock.sendall(b"AUTH %s\r\n" % PASSWORD.encode())
             keys = b" ".join(values.key_of(self._any()) for _ in range(20))
@@ -173,14 +173,14 @@ class Worker(threading.Thread):
             sock.recv(self._chance.randrange(1, 100_000))
 
     def _get_slowly(self) -> None:
-        """A reader which takes its time: what it is sent must not change meanwhile."""
+        """Read slowly: data being sent must not change."""
         number = self._any()
         asked_at = time.monotonic()
         key = values.key_of(number)
         with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             sock.sendall(b"AUTH %s\r\nGET %s\r\n" % (PASSWORD.encode(), key))
-            time.sleep(self._chance.random() * 0.2)  # being slow is what is tried
+            time.sleep(self._chance.random() * 0.2)  # simulates a slow reader
             with sock.makefile("rb") as came:
                 words = [came.readline(), came.readline()]
                 if not words[1].startswith(b"$") or words[1] == b"$-1\r\n":
@@ -191,7 +191,7 @@ class Worker(threading.Thread):
             self._check(number, value, asked_at)
 
     def _lease(self) -> None:
-        """Values read from shared memory, where they must stay what they are while we look."""
+        """Read values from shared memory, which must not change during the lease."""
         if self._shm is None:
             return
         numbers = [self._any() for _ in range(self._chance.randrange(1, 4))]
@@ -199,7 +199,7 @@ class Worker(threading.Thread):
         found = self._shm.lease([values.key_of(number) for number in numbers])
         for number, value in zip(numbers, found.values, strict=True):
             self._check(number, value, asked_at)
-        time.sleep(self._chance.random() * 0.05)  # others write meanwhile
+        time.sleep(self._chance.random() * 0.05)  # others write concurrently
         for number, value in zip(numbers, found.values, strict=True):
             if value is not None and self._shm.read(found, numbers.index(number)) != value:
                 raise WrongError(f"key {number} changed under its lease")
@@ -243,7 +243,7 @@ class Worker(threading.Thread):
         return self._chance.randrange(self._all)
 
     def _length(self) -> int:
-        """Most are some kilobytes, some are blocks of megabytes."""
+        """Return a random length: mostly kilobytes, sometimes blocks of megabytes."""
         return min(int(self._chance.paretovariate(0.35) * 100), self._max_bytes)
 
     _KINDS = (

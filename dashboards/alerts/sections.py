@@ -1,4 +1,4 @@
-"""The pages below Alerts: each app registers its own, nobody edits a list of all. Knows no app."""
+"""Registry of the tabs below Alerts; each app registers its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 
 @dataclass(frozen=True, slots=True)
 class AlertsSection:
-    """`order` counts from 10 (Firing); Rules is 20, Silences 30, Receivers 40, History 50."""
+    """`order`: Firing is 10, Rules 20, Silences 30, Receivers 40, History 50."""
 
     label: str
     url_name: str
@@ -20,12 +20,12 @@ _sections: dict[str, AlertsSection] = {}
 
 
 def register(section: AlertsSection) -> None:
-    """Called from AppConfig.ready; a second call for the same URL replaces the first."""
+    """Add a section (from AppConfig.ready); the same URL name replaces the previous entry."""
     _sections[section.url_name] = section
 
 
 def links() -> list[tuple[str, str]]:
-    """Label and address, of those whose pages are there in this build."""
+    """Return label and URL of the sections whose pages exist in this build."""
     found = []
     for section in sorted(_sections.values(), key=lambda one: (one.order, one.label)):
         try:

@@ -1,8 +1,8 @@
-"""Budgets and prices of cache tiers: check, do, on the trail.
+"""Change budgets and cache tier prices: validate, write, record.
 
-Promises everything that is wrong at once, in the same words for form, REST and command. Who may
-change a team's or an endpoint's things may hold it to a budget; those of everything and of tags,
-and prices, are for operators of the platform.
+All problems are reported at once, with the same texts for form, REST and command line. Team and
+endpoint budgets need permission on the team or endpoint; other budgets and prices need the operator
+role on the platform.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _MOST_USD = 1e9
 
 
 def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> Budget:
-    """A new one without an id; what `data` leaves out stays as it was."""
+    """Create a budget, or change the one with that id; omitted fields keep their values."""
     before = None if budget_id is None else one(actor, budget_id)
     known = document(before) if before else {"whose": Whose.ALL.value, "subject": ""}
     wanted = {**known, **data}
     _check_budget(wanted)
-    # Who takes a budget from one team to another may change what is of either.
+    # Moving a budget to another team needs permission on both.
     for whose, subject in {_subject(wanted), *([_subject(known)] if before else ())}:
         require(actor, "operator", of=_owner(actor, whose, subject))
     with transaction.atomic():
@@ -100,14 +100,16 @@ def _subject(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _owner(actor: Any, whose: str, subject: str) -> Owned | None:
-    """Of a team's or an endpoint's budget; None: the platform's. Refused where there is none which
-    the actor may know of."""
+    """Return the team or endpoint of the budget; None for a platform budget.
+
+    Raise `Refused` if the subject does not exist or is not visible to the actor.
+    """
     if whose == Whose.TEAM:
         team = accounts.team(subject)
         if team is not None and allows(actor, "viewer", of=team):
             return team
         if allows(actor, "operator"):
-            return None  # of a team that is gone: the platform's business
+            return None  # deleted team: needs platform permission
     elif whose == Whose.ENDPOINT:
         thing = teams.find(subject)
         if thing is not None and allows(actor, "viewer", of=thing):
@@ -145,8 +147,10 @@ def _check_budget(data: Mapping[str, Any]) -> None:
 
 
 def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice:
-    """What a tier costs from a day on; what `data` leaves out stays as it was. What was said of
-    later days was said before this."""
+    """Set the price of a tier from a day on; omitted fields keep their values.
+
+    Prices entered for later days are deleted.
+    """
     require(actor, "operator")
     with transaction.atomic():
         before = last_tier_price(name)
@@ -170,7 +174,7 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
 
 
 def forget_tier_price(actor: Any, name: str) -> None:
-    """From today on nothing is said of it; days before keep their price."""
+    """Clear the price from today on; earlier days keep theirs."""
     require(actor, "operator")
     with transaction.atomic():
         if last_tier_price(name) is None:

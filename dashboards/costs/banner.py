@@ -1,6 +1,6 @@
-"""A word on every page while a budget is used up, or will not last the month.
+"""Banner shown on every page while a budget is exhausted or forecast to be.
 
-Promises no question of the database on most pages: what was passed is remembered for a while.
+Crossings are cached, so that most pages need no query.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def budget_banner(viewer: Somebody) -> Banner | None:
 
 
 def forget() -> None:
-    """After something was passed."""
+    """Clear the cache after a crossing."""
     cache.delete(_PASSED)
 
 
 def _passed() -> dict[UUID, int]:
-    """The mark by budget, of this month."""
+    """Return the highest mark of this month by budget."""
     month = months.of(timezone.now()).first
     rows = BudgetCrossing.objects.filter(month=month, mark__in=(100, budgets.FORESEEN))
     return dict(rows.order_by("mark").values_list("budget_id", "mark"))

@@ -1,8 +1,7 @@
-"""How much of each budget is spent this month, how much is foreseen, and what was passed when.
+"""Budget status: spending of the month, forecast and crossings.
 
-Promises two sums for all budgets together, that a forecast says what it rests on and is None where
-nothing was measured, and that a mark is passed once a month. Forecast: what is spent, and for every
-hour that is left what an hour cost in the last seven days that were measured.
+Two queries cover all budgets. Forecast: spending so far plus, for each remaining hour, the average
+hourly cost of the last seven days measured; None if nothing was measured.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ WINDOW = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """Of a budget, in US dollars. `foreseen` at the month's end; None: nothing was measured yet.
-    `unpriced`: some of what it is for has no price, so more is spent than is known."""
+    """Amounts in USD. `foreseen`: at the end of the month, None without measurements. `unpriced`:
+    some of the usage has no price, so the true cost is higher.
+    """
 
     budget: Budget
     spent: float
@@ -54,7 +54,7 @@ class BudgetState:
 
     @property
     def level(self) -> str:
-        """Tabler's word."""
+        """Return the Tabler color name."""
         if self.used >= 1:
             return "danger"
         return "warning" if self.used >= 0.8 or (self.forecast or 0.0) > 1 else "success"
@@ -66,7 +66,7 @@ class BudgetState:
 
 
 def budgets(viewer: Somebody = None) -> QuerySet[Budget]:
-    """Those the viewer may see: of their teams and endpoints; all for who may look everywhere."""
+    """Return the budgets of the viewer's teams and endpoints; all with a platform role."""
     rows = Budget.objects.select_related("created_by").order_by("name")
     if viewer is None or allows(viewer, "viewer"):
         return rows
@@ -89,8 +89,8 @@ def states(wanted: Iterable[Budget], now: datetime) -> list[BudgetState]:
 def _lately(
     now: datetime, spent: Sequence[CostLine], month: Month
 ) -> tuple[Sequence[CostLine], float]:
-    """What was used in the last whole days, and in how many hours; of this month where those days
-    were not measured."""
+    """Return usage and hours of the last whole days, or of this month if those were not
+    measured."""
     today = now.astimezone(UTC).date()
     hours = _measured(today - WINDOW, today)
     if hours:
@@ -126,7 +126,7 @@ def _of(budget: Budget, lines: Iterable[CostLine]) -> list[CostLine]:
 
 
 def judge(now: datetime) -> list[BudgetCrossing]:
-    """Write down what was passed since the last look, once a month and mark."""
+    """Record new crossings, once per month and mark."""
     month, found = months.of(now).first, []
     for state in states(budgets(), now):
         for mark in state.passed:

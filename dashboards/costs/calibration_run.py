@@ -1,4 +1,4 @@
-"""One queued calibration from its row to its result; made once, every end written down."""
+"""Run a queued calibration once and store its result, failures included."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _live(endpoint: Endpoint) -> calibration.Ask:
     tools = live_tools(endpoint)
 
     def ask(prompt: str, worker: str) -> PromptAnswer:
-        # A time and not a condition: no metric which all versions and connectors have says that a
-        # worker has written everything. It is a task of its own, which may take ten minutes.
+        # A fixed delay: no metric common to all versions and connectors shows that a worker has
+        # finished its writes. The task may take ten minutes.
         time.sleep(SETTLE_S)
         return tools.ask(prompt, worker)
 
@@ -70,7 +70,7 @@ def _live(endpoint: Endpoint) -> calibration.Ask:
 
 
 def _write(run_id: str, **fields: Any) -> None:
-    """Only while it runs: one that was given up meanwhile keeps that end."""
+    """Update the row only while the run is active, so that a cancellation is kept."""
     Calibration.objects.filter(pk=run_id, state=RunState.RUNNING).update(
         touched_at=timezone.now(), **fields
     )

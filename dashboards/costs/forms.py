@@ -1,4 +1,4 @@
-"""Forms of budgets and of tiers' prices; they judge nothing themselves: `actions` does."""
+"""Forms of budgets and tier prices; `actions` validates them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Form(Styled, forms.Form):
             )
 
     def typed(self) -> dict[str, Any]:
-        """Numbers where numbers were typed, else the text itself; None for nothing."""
+        """Return numbers where they parse, else the text; None for empty fields."""
         found: dict[str, Any] = {}
         for field in self.known:
             text = str(self.data.get(field, "")).strip()

@@ -1,4 +1,4 @@
-"""What Prometheus is told of budgets, so that its rules can raise an alarm."""
+"""Prometheus metrics of budgets, for alert rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BudgetMetrics(MetricsCollector[BudgetState]):
 
 
 def labels_of(budget: Budget) -> dict[str, str]:
-    """Those which name nothing are left out."""
+    """Return the labels without empty ones."""
     found = {"budget": budget.name}
     if budget.whose == Whose.TEAM:
         found["team"] = budget.subject

@@ -1,7 +1,7 @@
-"""What endpoints used, day by day, and what may be spent: rows which outlive Prometheus' memory.
+"""Rows of daily usage, prices and budgets, kept longer than Prometheus' retention.
 
-Promises names and invariants only. `hours` writes MeasuredHour and CostDay, `valuing` the prices in
-CostDay, `actions` TierPrice and Budget, `budgets` BudgetCrossing.
+`hours` writes MeasuredHour and CostDay, `valuation` the prices in CostDay, `actions` TierPrice and
+Budget, `budgets` BudgetCrossing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ HOURS_A_DAY = 24
 
 
 class MeasuredHour(models.Model):
-    """An hour (UTC) of which Prometheus was asked. `covered_s`: seconds of it in which anything at
-    all was scraped; nothing is known of the others."""
+    """Hour (UTC) queried from Prometheus. `covered_s`: seconds with any scrape; the rest is
+    unknown.
+    """
 
     hour = models.DateTimeField(primary_key=True)
     covered_s = models.FloatField()
@@ -32,7 +33,7 @@ class MeasuredHour(models.Model):
 
 
 class CostPlace(models.TextChoices):
-    """Where a day's cache tier was, for what it costs rests on that."""
+    """Location of a cache tier, which determines its price."""
 
     HERE = "here", "This machine"
     CLUSTER = "cluster", "A cluster"
@@ -42,16 +43,15 @@ class CostPlace(models.TextChoices):
 
 
 class CostDay(models.Model):
-    """What an endpoint used on one day (UTC) while it was as `key` says: facts, and what they are
-    worth beside them, so that money is a product of columns.
+    """Usage of an endpoint on one day (UTC) in the state `key`, with prices, so that cost is a
+    product of columns.
 
-    Names and tags are kept as they were, so that what is deleted is still counted. `part` is a
-    worker's share of its machine, `l1_part` what of that share is there because of L1, `price` the
-    machine's an hour, `slope` the seconds of a worker for a further prompt token; each None: not
-    known. `held` is what `part` rests on.
+    Names and tags are copied, so that deleted endpoints stay in reports. `part`: a worker's
+    share of its machine, determined by `held`; `l1_part`: the part of it due to L1; `price`:
+    USD/h of the machine; `slope`: worker seconds for an additional prompt token. None: unknown.
 
-    Of its cache tier, `tier_h` are the hours it was there times the endpoint's part of its use,
-    `tier_memory_h` and `tier_disk_h` the same times the GiB of all nodes; each has its price.
+    `tier_h`: hours of the cache tier times the endpoint's share of its use; `tier_memory_h` and
+    `tier_disk_h`: the same times the GiB of all nodes. Each has its price.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -103,9 +103,10 @@ class CostDay(models.Model):
 
 
 class TierPrice(models.Model):
-    """What a cache tier costs from the day `since` (UTC) on, until the next row: `usd_hour` for all
-    of it, or the instance type its nodes run on and what a GiB of disk costs a month. One that says
-    neither: from then on nothing is said."""
+    """Price of a cache tier from the day `since` (UTC) until the next row: `usd_hour` for the whole
+    tier, or the instance type of its nodes and the monthly price of a GiB of disk. Neither: unknown
+    from then on.
+    """
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)
@@ -141,8 +142,9 @@ class Whose(models.TextChoices):
 
 
 class Budget(models.Model):
-    """So many US dollars a calendar month (UTC). `subject`: the team's slug, KEY=VALUE, or the
-    endpoint's name; "" of everything."""
+    """USD for each calendar month (UTC). `subject`: team slug, KEY=VALUE or endpoint name; empty
+    for everything.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=60, unique=True)
@@ -163,8 +165,9 @@ class Budget(models.Model):
 
 
 class BudgetCrossing(models.Model):
-    """A budget was seen to pass a mark in a month: 50, 80 or 100 percent of it spent, or (mark 0)
-    more of it foreseen than there is."""
+    """A budget crossed a mark in a month: 50, 80 or 100 percent spent, or (mark 0) forecast above
+    budget.
+    """
 
     id = models.BigAutoField(primary_key=True)
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="crossings")

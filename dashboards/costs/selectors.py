@@ -1,4 +1,4 @@
-"""What was said of cache tiers' prices, as it is read."""
+"""Queries on cache tier prices."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dashboards.costs.models import TierPrice
 
 
 def tier_prices(name: str) -> QuerySet[TierPrice]:
-    """What people said of it, the latest first."""
+    """Return the prices of a tier, latest first."""
     rows = TierPrice.objects.filter(name=name).select_related("changed_by")
     return rows.order_by("-since")
 
 
 def last_tier_prices() -> QuerySet[TierPrice]:
-    """Of each tier what was said last, if that was not to forget it."""
+    """Return the latest price of each tier, without cleared ones."""
     same = TierPrice.objects.filter(name=OuterRef("name")).order_by("-since")
     last = TierPrice.objects.filter(pk=Subquery(same.values("pk")[:1]))
     silent = Q(usd_hour=None, machine="", disk_usd_gib_month=None)
@@ -22,5 +22,5 @@ def last_tier_prices() -> QuerySet[TierPrice]:
 
 
 def last_tier_price(name: str) -> TierPrice | None:
-    """None: nothing ever, or what was said is forgotten."""
+    """Return None if no price was entered or the latest is cleared."""
     return last_tier_prices().filter(name=name).first()

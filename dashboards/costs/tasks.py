@@ -1,4 +1,4 @@
-"""The hourly look at what everything cost, and the budgets held against it."""
+"""Celery tasks: hourly cost measurement and budget check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages about money over time, mounted by console.urls under "costs/"."""
+"""Page routes of reports, budgets and tier prices, mounted by console.urls under "costs/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A day copied over days and endpoints is what Prometheus would have written."""
+"""Copied blocks equal those that Prometheus would have written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_each_endpoint_and_each_day_has_its_samples(tmp_path: Path) -> None:
     subprocess.run([*argv, str(tmp_path / "page.om"), str(data)], check=True)
     series, _ = blocks.copy(data, endpoints=3, days=2)
     assert series == 4
-    (data / "wal").mkdir()  # promtool wants one
+    (data / "wal").mkdir()  # required by promtool
     found = subprocess.run([PROMTOOL, "tsdb", "dump", str(data)], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     expected = {

@@ -1,4 +1,4 @@
-"""What simulated workers say of their caches, when, and what the router's index makes of it."""
+"""Tests of the simulated workers' KV events, their timing, and the resulting index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.fleet.worker import NEVER, FleetWorker, Job
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
 
-# Times that can be added in the head: a step 1 s, a prompt token 1 ms.
+# Round numbers: a step 1 s, a prompt token 1 ms.
 PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.0, 20 * BLOCK_TOKENS, step_tokens=4 * BLOCK_TOKENS)
 
 
@@ -63,7 +63,7 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
 
 
 class Quick:
-    """A publisher whose news come through at once, and with them everything written before."""
+    """Publisher with immediate delivery."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class Quick:
         return True
 
     def close(self) -> None:
-        """As Publishers."""
+        """Like Publishers.close."""
 
 
 def test_what_comes_through_while_events_are_published_was_not_held(
@@ -98,10 +98,10 @@ def test_what_comes_through_while_events_are_published_was_not_held(
 
 
 class Mute:
-    """The face of a worker without a connection."""
+    """Worker connection without a socket."""
 
     def first(self) -> None:
-        """As Face."""
+        """Like Face.first."""
 
     def done(self, job: Job) -> None:
-        """As Face."""
+        """Like Face.done."""

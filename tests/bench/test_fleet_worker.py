@@ -1,4 +1,4 @@
-"""The simulated worker: steps as vLLM makes them, a cache that forgets as vLLM's does."""
+"""Tests of the simulated worker: vLLM's scheduling and cache eviction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.fleet.cache import BlockCache
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 from bench.fleet.worker import NEVER, FleetWorker, Job
 
-# Times that can be added in the head: a step 1 s, a prompt token 1 ms, an answer 0.1 s.
+# Round numbers: a step 1 s, a prompt token 1 ms, a decoding request 0.1 s.
 PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.1, 20 * BLOCK_TOKENS, step_tokens=2000)
 
 
@@ -30,7 +30,7 @@ def test_a_prompt_is_cut_where_the_budget_of_a_step_ends() -> None:
     long = job("long", [], 3000)
     short = job("short", [], 500)
     worker.submit(long, 0.0)
-    worker.submit(short, 0.5)  # joins the second step, which has room for it
+    worker.submit(short, 0.5)  # joins the second step, which has room
     finish(worker)
     assert long.first_at == pytest.approx(3.0 + 2.5)
     assert short.first_at == pytest.approx(5.5)
@@ -41,9 +41,9 @@ def test_answers_share_the_budget_and_slow_the_step() -> None:
     talker = job("talker", [], 100, answer=50)
     worker.submit(talker, 0.0)
     worker.advance(1.1)
-    late = job("late", [], 1999)  # exactly what the budget leaves beside one answer
+    late = job("late", [], 1999)  # exactly the budget left beside one decoding request
     worker.submit(late, 1.1)
-    worker.advance(worker.next_at)  # the step of answers which was under way
+    worker.advance(worker.next_at)  # the decode step in progress
     worker.advance(worker.next_at)
     assert late.first_at == pytest.approx(1.1 + 1.1 + 1.0 + 1.999 + 0.1)
 
@@ -72,7 +72,7 @@ def test_a_prefix_is_found_and_the_last_block_is_always_computed() -> None:
     finish(worker)
     assert again.cached == 3 * BLOCK_TOKENS
     assert exact.cached == 2 * BLOCK_TOKENS
-    assert worker.cache.room == worker.cache.size  # nothing is held by anybody
+    assert worker.cache.room == worker.cache.size  # nothing is held
 
 
 def test_a_burst_of_one_prefix_is_computed_once() -> None:
@@ -100,7 +100,7 @@ def test_eviction_takes_the_longest_free_and_the_end_of_a_prompt_first() -> None
         assert cache.take(chain, 0, len(chain))
         assert all(cache.fill(block, 0) for block in chain)
         cache.free(chain, 0, 0)
-    assert cache.take([9], 0, 2)  # one blank, one taken from the first prompt's end
+    assert cache.take([9], 0, 2)  # one blank, one from the end of the first prompt
     assert cache.match([1, 2, 3]) == 2
     assert cache.match([4, 5]) == 2
     assert cache.evicted == 1

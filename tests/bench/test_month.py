@@ -1,4 +1,4 @@
-"""A month's metrics are what Prometheus takes, and grow as time goes on."""
+"""A generated month is accepted by Prometheus and its counters grow."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How near the default strategy comes to an oracle, in virtual time: the same figures every run.
+"""Mean TTFT of the default strategy relative to an oracle, in deterministic virtual time.
 
-Bounds are the target (ten percent), not the better figures of docs/benchmarks/placement.md.
+Limits are the target (ten percent), not the better results of docs/benchmarks/placement.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The streams' checker: what it must call whole, and what it must not."""
+"""Tests of the stream checker: complete and incomplete streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.router_streams import Client, Worker
 
 
 class Wire:
-    """A transport which keeps what is written."""
+    """Transport that records writes."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -28,7 +28,7 @@ class Wire:
 
 
 async def stream(name: str, events: int = 30) -> bytes:
-    """A worker's whole answer to the client of this name."""
+    """Return a worker's whole response to the client of this name."""
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     asked, answered = Wire(), Wire()
     Client(name, ended).connection_made(asked)

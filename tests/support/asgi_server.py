@@ -1,6 +1,6 @@
-"""The console as it is served: by uvicorn, so that what streams does stream.
+"""The console served by uvicorn, with real streaming.
 
-pytest-django's `live_server` speaks WSGI, under which an answer is collected whole first.
+pytest-django's `live_server` is WSGI, which buffers whole responses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 @contextmanager
 def asgi_server() -> Iterator[str]:
-    """Its address. The test's database must be one that threads can share (transaction=True)."""
+    """Yield its URL. The database must be shared between threads (transaction=True)."""
     port = free_port()
     options = uvicorn.Config(
         get_asgi_application(),

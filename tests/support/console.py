@@ -1,4 +1,4 @@
-"""People and endpoints of a console under test, made the way the console makes them."""
+"""Users and endpoints created through the console's own code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endpoints.models import Endpoint, EndpointStatus, Replica
 
 
 def person(role: str) -> User:
-    """The one user with this role."""
+    """Return the user with this role."""
     name = f"one-{role}"
     found = User.objects.filter(username=name).first()
     return found or User.objects.create_user(name, password="x", role=role)
@@ -33,7 +33,7 @@ def program(role: str) -> APIClient:
 
 
 def make_endpoint(name: str = "demo", **spec: Any) -> Endpoint:
-    """As an operator would create it; nothing runs."""
+    """Create an endpoint as an operator; nothing runs."""
     data = {"name": name, "model": "smollm2-135m-instruct", "engine": "simulated", **spec}
     return actions.create(actions.SYSTEM, data)
 
@@ -41,7 +41,7 @@ def make_endpoint(name: str = "demo", **spec: Any) -> Endpoint:
 def pretend_ready(
     endpoint: Endpoint, *, url: str = "", admin_url: str = "", workers: dict[str, str] | None = None
 ) -> Endpoint:
-    """Write what the reconciler would have seen: addresses, and workers by name and URL."""
+    """Write the status of a reconciler: addresses, and workers by name and URL."""
     EndpointStatus.objects.filter(pk=endpoint.pk).update(
         phase="Ready",
         observed_generation=endpoint.generation,

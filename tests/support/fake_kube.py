@@ -1,7 +1,7 @@
-"""The part of the Kubernetes API that discovery asks, over real HTTP: list and watch.
+"""Kubernetes list and watch API for discovery, over HTTP.
 
-A test changes `slices` through `put` and `delete`, and breaks the server by its attributes. Watches
-are chunked streams which begin after the version that was asked for, as a real server's do.
+Tests change `slices` with `put` and `delete`, and inject faults by attributes. Watches are chunked
+streams that start after the requested version, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def endpoint_slice(
 
 class FakeKube:
     def __init__(self, token: str = "", tls: ssl.SSLContext | None = None) -> None:
-        self.token = token  # "": everybody may ask
+        self.token = token  # "": no authentication
         self.tls = tls
         self.slices: dict[str, dict[str, Any]] = {}
         self.version = 100
-        self.oldest = 0  # watches from before this are gone
+        self.oldest = 0  # older watches have expired
         self.page = 100
-        self.status = 200  # of every answer
-        self.end_watches = False  # at once, after what there is to tell
+        self.status = 200  # of every response
+        self.end_watches = False  # close after the pending events
         self.requests: list[Received] = []
         self.lists = 0
         self.watches = 0
@@ -77,7 +77,7 @@ class FakeKube:
         await self.cut()
 
     async def cut(self) -> None:
-        """Break every connection."""
+        """Reset every connection."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -162,7 +162,7 @@ class FakeKube:
             for version, event in news:
                 since = version
                 data = json.dumps(event).encode() + b"\n"
-                # In two chunks: a chunk's end is not a line's end.
+                # In two chunks: chunk and line boundaries differ.
                 for part in (data[:10], data[10:]):
                     writer.write(b"%x\r\n%b\r\n" % (len(part), part))
             await writer.drain()

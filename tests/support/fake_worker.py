@@ -1,8 +1,8 @@
-"""An OpenAI-like worker on a real socket, which does what a test tells it.
+"""OpenAI-compatible worker on a real socket, scripted by the test.
 
-Speaks HTTP/1.1 with keep-alive, answers /health, /v1/models and /metrics, and streams server-sent
-events for `"stream": true`. A test changes its attributes between requests, waits on its events,
-and reads what it received. Not a simulator: it has no timing of its own.
+HTTP/1.1 with keep-alive, /health, /v1/models and /metrics, and server-sent events for
+`"stream": true`. Tests change attributes between requests, wait for events and inspect requests. It
+has no timing of its own, unlike the simulator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Received:
-    """One request as it reached the worker."""
+    """One request as received."""
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
@@ -50,12 +50,12 @@ async def read_request(reader: asyncio.StreamReader) -> Received:
 
 
 class Conversation:
-    """One request being answered: what a test's own script gets."""
+    """One request being answered; passed to a test's script."""
 
     def __init__(self, request: Received, writer: asyncio.StreamWriter) -> None:
         self.request = request
         self.writer = writer
-        self.gone = asyncio.Event()  # the peer hung up
+        self.gone = asyncio.Event()  # client disconnected
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -102,9 +102,9 @@ def event(text: str, model: str = "m") -> bytes:
 
 
 class FakeWorker:
-    """`async with FakeWorker() as worker:` listens on a free port until the block ends."""
+    """`async with FakeWorker() as worker:` listens on a free port within the block."""
 
-    tls: ssl.SSLContext | None = None  # of all workers made while it is set
+    tls: ssl.SSLContext | None = None  # for workers created while it is set
 
     def __init__(self, model: str = "m", words: int = 3, host: str = "127.0.0.1") -> None:
         self.host = host
@@ -112,10 +112,10 @@ class FakeWorker:
         self.words = words
         self.healthy = True
         self.cached_tokens = 0
-        self.metrics = ""  # what /metrics says
-        self.script: Script | None = None  # replaces the answer to everything but health, models
+        self.metrics = ""  # body of /metrics
+        self.script: Script | None = None  # replaces responses except health and models
         self.requests: list[Received] = []
-        self.cancelled: list[Received] = []  # whose peer hung up before the answer's end
+        self.cancelled: list[Received] = []  # client disconnected before the end
         self.changed = asyncio.Condition()
         self.connections = 0
         self.port = 0
@@ -136,18 +136,18 @@ class FakeWorker:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; after `stop`, on the same port again."""
+        """Listen; after `stop`, on the same port."""
         self._server = await asyncio.start_server(
             self._serve,
             self.host,
             self.port,
             ssl=self.tls,
-            backlog=2048,  # as uvicorn's
+            backlog=2048,  # uvicorn's default
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """As a killed process: nothing listens, every connection is reset."""
+        """Stop like a killed process: close the listener and reset every connection."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):
@@ -158,7 +158,7 @@ class FakeWorker:
         self._server = None
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-        """Wait until something that happened here makes the condition true."""
+        """Wait for the condition, which events of this worker must make true."""
         async with asyncio.timeout(timeout_s), self.changed:
             await self.changed.wait_for(condition)
 
@@ -218,7 +218,7 @@ class FakeWorker:
 
     @staticmethod
     async def _watch(reader: asyncio.StreamReader, talk: Conversation) -> None:
-        """Ends when the peer hangs up; the router never pipelines, so nothing else can come."""
+        """Return when the client disconnects; the router never pipelines, so no data can arrive."""
         try:
             data = await reader.read(1)
             assert not data, "bytes came before the answer was complete"

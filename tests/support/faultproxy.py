@@ -1,7 +1,7 @@
-"""A TCP proxy which breaks the wire on purpose: stall, cut, end, drip.
+"""TCP proxy with faults: stall, cut, end, drip.
 
-Sits between two real sockets. Faults apply to the bytes flowing back from the target, or with
-`toward="there"` to those flowing to it; `after` counts them for each connection.
+Faults apply to bytes from the target, or with `toward="there"` to bytes to it; `after` counts them
+for each connection.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 
 
 class FaultProxy:
-    """`mode`: pass, stall (nothing goes on after `after` bytes), cut (both sides are reset after
-    `after` bytes), end (both are closed in good order there), drip (one byte at a time). May be
-    changed while connections live."""
+    """`mode`: pass, stall (nothing after `after` bytes), cut (reset both sides after `after`
+    bytes), end (close both sides then), drip (one byte at a time). Can be changed while
+    connections are open.
+    """
 
-    scheme = "http"  # of what passes; https passes as it is
+    scheme = "http"  # scheme of the URL; https passes unchanged
 
     def __init__(
         self, host: str, port: int, mode: str = "pass", after: int = 0, toward: str = "back"
@@ -69,7 +70,7 @@ class FaultProxy:
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
-        """Ends when its bytes do, or at the fault."""
+        """Forward until end of data or the fault."""
         passed = 0
         while data := await reader.read(65_536):
             mode = self.mode if way == self.toward else "pass"

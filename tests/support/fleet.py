@@ -1,4 +1,4 @@
-"""A real router in front of simulated workers, each a process, and an endpoint which has them."""
+"""Real router with simulated workers as processes, and their endpoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fleet:
     workers: dict[str, str] = field(default_factory=dict)
 
     def endpoint(self, name: str = "demo") -> Endpoint:
-        """In the test's database, as the reconciler would have left it."""
+        """Create the endpoint with the status of a reconciler."""
         made = make_endpoint(name, routing={"enabled": True, "strategy": self.strategy})
         storage.write_console_key(name, KEY)
         return pretend_ready(
@@ -41,7 +41,7 @@ class Fleet:
         )
 
     def say(self, prompt: str, **more: Any) -> httpx.Response:
-        """One short answer, through the router."""
+        """Request one short completion through the router."""
         body = {"model": "demo", "prompt": prompt, "max_tokens": 2, **more}
         return httpx.post(
             f"{self.url}/v1/completions",

@@ -1,7 +1,7 @@
-"""Drives valkey-glide against a server: `python glide_driver.py PORT [PASSWORD [CA]]`.
+"""Run valkey-glide against a server: `python glide_driver.py PORT [PASSWORD [CA]]`.
 
-Run by the Python of `.venv-clients`. The client is Valkey's own, in Rust; what it says on
-connecting (HELLO, CLIENT SETINFO, INFO REPLICATION) is its own affair.
+Run by the Python of `.venv-clients`. valkey-glide is Valkey's client in Rust, with its own
+handshake (HELLO, CLIENT SETINFO, INFO REPLICATION).
 Prints "ok" for each protocol version.
 """
 

@@ -1,4 +1,4 @@
-"""A small HTTP server on a free port which answers what a test tells it."""
+"""HTTP server on a free port with responses set by the test."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = tuple[int, Any]  # status, and text or JSON-ready data
+Answer = tuple[int, Any]  # status, text or JSON data
 Handler = Callable[[str, bytes], Answer]  # (path with query, body)
 
 
 @dataclass
 class Stub:
-    """`answers` maps a path (without its query) to an answer or a function; `seen` is what came."""
+    """`answers` maps a path (without query) to a response or a function; `seen` records
+    requests."""
 
     answers: dict[str, Answer | Handler]
     url: str = ""
     seen: list[tuple[str, str, bytes]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)  # of each in `seen`
+    headers: list[dict[str, str]] = field(default_factory=list)  # parallel to `seen`
     hang: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -33,7 +34,7 @@ class Stub:
 def http_stub(
     answers: dict[str, Answer | Handler], told: Mapping[str, str] | None = None
 ) -> Iterator[Stub]:
-    """The answer HANG is given only when the block ends; `told` are headers of every answer."""
+    """A response HANG is sent when the block ends; `told` are headers of every response."""
     stub = Stub(answers)
 
     class Requests(BaseHTTPRequestHandler):
@@ -55,7 +56,7 @@ def http_stub(
                 self.end_headers()
                 self.wfile.write(content.encode())
             except OSError:
-                pass  # the caller has given up
+                pass  # client disconnected
 
         def do_POST(self) -> None:
             self.do_GET()

@@ -1,8 +1,8 @@
-"""A worker's KV event publisher: PUB and ROUTER on real sockets, as vLLM's documents have it.
+"""KV event publisher of a worker: PUB and ROUTER sockets, as documented by vLLM.
 
 Frames: topic, eight bytes of sequence number, payload. A replay request is an empty frame and a
-number; it is answered with every kept batch from there on, and an end marker. `lose` keeps batches
-from the live stream only, which is what a slow subscriber or a dropped connection looks like.
+number; the reply is every kept batch from there on, and an end marker. `lose` drops batches from
+the live stream only, like a slow subscriber or a lost connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 
 def _bind(socket: zmq.Socket[bytes], endpoint: str) -> None:
-    """A port that was just closed is given back a moment later, by ZeroMQ's own thread."""
+    """Retry: ZeroMQ's thread releases a closed port with a delay."""
 
     def bound() -> bool:
         try:
@@ -37,7 +37,7 @@ def _bind(socket: zmq.Socket[bytes], endpoint: str) -> None:
 
 
 class Publisher:
-    """`restart` makes it another process on the same ports: numbers begin again."""
+    """`restart` simulates a new process on the same ports: numbers restart."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Publisher:
         self.events_port = free_port()
         self.replay_port = free_port() if replay else 0
         self.number = 0
-        self.lose: set[int] = set()  # numbers which are not sent live
-        self.deaf = False  # replay requests are read and not answered
+        self.lose: set[int] = set()  # numbers not sent live
+        self.deaf = False  # replay requests get no reply
         self.requests: list[int] = []
         self.topic_in_replay = True
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=buffer)
@@ -71,8 +71,10 @@ class Publisher:
         return f"tcp://127.0.0.1:{self.events_port}"
 
     def has_subscriber(self) -> bool:
-        """Whether a subscription has arrived: what is published before it is lost. A connected
-        subscriber is not enough, for its subscription arrives after the handshake."""
+        """Return whether a subscription has arrived; earlier messages are lost.
+
+        A connected subscriber is not enough: its subscription follows the handshake.
+        """
         with self._lock:
             while self._pub.poll(0):
                 self._subscribed = self._pub.recv()[:1] == b"\x01"
@@ -83,7 +85,7 @@ class Publisher:
         return f"tcp://127.0.0.1:{self.replay_port}" if self.replay_port else ""
 
     def source(self) -> dict[str, Any]:
-        """What /kv_event_sources says about it."""
+        """Return its entry in /kv_event_sources."""
         return {
             "enable_kv_cache_events": True,
             "publisher": "zmq",
@@ -94,7 +96,7 @@ class Publisher:
         }
 
     def publish(self, *events: Any, ts: float = 1_800_000_000.0) -> int:
-        """One batch; returns its number."""
+        """Publish one batch; return its number."""
         payload = msgspec.msgpack.encode([ts, list(events), self._rank])
         with self._lock:
             number = self.number
@@ -105,7 +107,7 @@ class Publisher:
         return number
 
     def send(self, frames: Iterable[bytes]) -> None:
-        """Anything at all, live."""
+        """Send arbitrary frames live."""
         with self._lock:
             self._pub.send_multipart(list(frames))
 
@@ -132,7 +134,7 @@ class Publisher:
     def _open(self) -> None:
         self._stop = threading.Event()
         self._subscribed = False
-        self._pub = self._context.socket(zmq.XPUB)  # a PUB which shows the subscriptions
+        self._pub = self._context.socket(zmq.XPUB)  # PUB that receives subscriptions
         self._pub.linger = 0
         if self._dial:
             self._pub.connect(self._dial)
@@ -166,7 +168,7 @@ class Publisher:
 
 
 class LossyProxy:
-    """Between a publisher and its subscribers: passes messages on but those numbered in `lose`."""
+    """Forwards messages between publisher and subscribers except those numbered in `lose`."""
 
     def __init__(self, publisher: Publisher) -> None:
         self.lose: set[int] = set()

@@ -1,8 +1,8 @@
-"""A proxy between a publisher of KV events and who follows it, which loses what it is told to.
+"""Lossy proxy between a KV event publisher and its subscribers.
 
-It forwards whole messages: live ones from the publisher's PUB to its own, questions for a replay
-and their answers through a DEALER for each asker (vLLM takes no further envelope). `lose_live` and
-`deaf` take effect with the next message. `lost` counts live messages that were not passed on.
+Forwards whole messages: live ones from PUB to PUB, replay requests and replies through a DEALER for
+each client (vLLM accepts no further envelope). `lose_live` and `deaf` apply from the next message.
+`lost` counts dropped live messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLL_MS = 20
 
 class KvProxy:
     def __init__(self, events: str, replay: str) -> None:
-        """The publisher's endpoints, to connect to."""
+        """Connect to the publisher's endpoints."""
         self._context: zmq.Context[Any] = zmq.Context()
         self._behind = self._socket(zmq.SUB)
         self._behind.subscribe(b"")
@@ -32,10 +32,10 @@ class KvProxy:
         self.replay = f"tcp://127.0.0.1:{self._askers.bind_to_random_port('tcp://127.0.0.1')}"
         self._dealers: dict[bytes, Any] = {}
         self.lose_live = False
-        self.deaf = False  # to questions for a replay
+        self.deaf = False  # drop replay requests
         self.passed = 0
         self.lost = 0
-        self.asked: list[int] = []  # where replays were to begin, deaf or not
+        self.asked: list[int] = []  # start numbers of replay requests, dropped ones included
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kv-proxy", daemon=True)
 
@@ -59,7 +59,7 @@ class KvProxy:
         self._context.destroy(linger=0)
 
     def loses(self, count: int) -> None:
-        """Wait until so many live messages in all did not get through."""
+        """Wait until `count` live messages in total were dropped."""
         until(lambda: self.lost >= count, what=f"{count} lost messages")
 
     def _run(self) -> None:

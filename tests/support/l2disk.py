@@ -1,4 +1,4 @@
-"""A disk tier driven by hand: its news are heard when the test says so, its holds are counted."""
+"""Disk tier driven by the test: events are processed on demand, holds are counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE_S = 20.0
 
 
 class Disk:
-    """`capacity` of 16 MiB makes segments of 2 MiB with 256 slots each."""
+    """`capacity` of 16 MiB gives segments of 2 MiB with 256 slots each."""
 
     def __init__(
         self, path: Path, capacity: int = 16 * MIB, queue_bytes: int = 4 * MIB, index: int = 8 * MIB
@@ -44,7 +44,7 @@ class Disk:
             self.hear()
 
     def settle(self) -> None:
-        """Until everything asked for is written or declined."""
+        """Wait until all requests are written or declined."""
         self.wait(lambda: not any(True for _ in self.tier._under_way) and not self.held)
 
     def hold(self, value: bytes) -> Hold:
@@ -64,7 +64,7 @@ class Disk:
         self.settle()
 
     def get(self, key: bytes) -> bytes | None:
-        """As a session does: checked in a thread, then read through the file."""
+        """Read like a session: verified in a thread, then read from the file."""
         found = self.tier.find(key, 0.0)
         if found is None:
             return None
@@ -88,8 +88,10 @@ class Disk:
 
 
 def as_if_killed(folder: Path, copy: Path) -> None:
-    """Copy a folder in use, as a killed process would leave it. Its janitor may remove a file
-    meanwhile, which is one of the ways it can be left."""
+    """Copy a folder in use, as a killed process would leave it.
+
+    The janitor may remove a file meanwhile, which is a valid state too.
+    """
 
     def one(source: str, target: str) -> str:
         with contextlib.suppress(FileNotFoundError):

@@ -1,9 +1,9 @@
-"""Works at random on a disk tier until somebody kills it; says on stdout what it begins and ends.
+"""Random operations on a disk tier until killed; logs start and end of each to stdout.
 
     python -m tests.support.l2killed FOLDER SEED FIRST_VERSION
 
-Each line is one operation: `+` it begins, `-` it has ended. Nothing which ended may be undone by
-the kill but a put, whose value may be lost.
+Each line is one operation: `+` start, `-` end. The kill must not undo a finished operation, except
+that the value of a put may be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def key_of(number: int) -> bytes:
 
 
 def value_of(number: int, version: int) -> bytes:
-    """Its own name over and over; of a length of its own."""
+    """Return the repeated name, with a length of its own."""
     name = b"%d.%d;" % (number, version)
     return name * (random.Random(version).randrange(100, 60_000) // len(name))
 
@@ -39,7 +39,7 @@ def main(folder: Path, seed: int, version: int) -> None:
     disk, chance = Disk(folder, CAPACITY, queue_bytes=MIB), random.Random(seed)
     say("ready")
     while True:
-        disk.wait(lambda: disk.tier.usage().waiting_bytes < MIB // 2)  # some are under way
+        disk.wait(lambda: disk.tier.usage().waiting_bytes < MIB // 2)  # leaves some in progress
         number = chance.randrange(KEYS)
         key = key_of(number)
         what = chance.choices(("put", "drop", "expire", "clear", "get"), (60, 20, 5, 1, 14))[0]

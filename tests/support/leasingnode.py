@@ -1,6 +1,6 @@
-"""A node which leases its values in shared memory and does so wrongly on demand.
+"""Node that leases values in shared memory, incorrectly on demand.
 
-Speaks the few commands a client needs; values are put into its arena by the test.
+Supports the commands a client needs; the test puts values into its arena.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = 16 * 1024
 
 
 class LeasingNode:
-    """`lease_reply`, if set, is what LEASE is answered with, raw."""
+    """`lease_reply`, if set, is the raw reply to LEASE."""
 
     def __init__(self, folder: Path, name: str = "arena") -> None:
         self.folder, self.name = folder, name
@@ -41,7 +41,7 @@ class LeasingNode:
             file.write(arena.pack(arena.Header(PAGE, os.getpid(), token, 1 << 30)))
 
     def put(self, key: bytes, body: bytes, *cuts: int) -> None:
-        """The value in as many runs as there are cuts and one, with a hole between each."""
+        """Store the value in `len(cuts) + 1` runs with a gap between each."""
         value = envelope.pack(key, body) + body
         bounds = [0, *cuts, len(value)]
         runs = []
@@ -104,7 +104,7 @@ class LeasingNode:
 
 
 def _requests(data: bytes) -> tuple[list[list[bytes]], bytes]:
-    """Whole requests, and what is left."""
+    """Return complete requests and the remaining bytes."""
     found = []
     while data.startswith(b"*"):
         rest = data

@@ -1,10 +1,9 @@
-"""Drives LMCache's own Redis connectors: `python lmcache_driver.py PACKAGES URL [URL ...]`.
+"""Run LMCache's Redis connectors: `python lmcache_driver.py PACKAGES URL [URL ...]`.
 
-Run by a Python that has torch (the vLLM environment); PACKAGES is the folder with the published
-lmcache wheel. The connectors are the ones LMCache builds from a `remote_url` (`redis://`: redis-py;
-`resp://`: its own client in C++, eight threads); around them is just enough of an engine: its
-configuration, a model's shape, and its CPU memory. Prints "ok", the connector and how many bytes
-came back, for each URL.
+Run by a Python with torch (the vLLM environment); PACKAGES is the folder with the published lmcache
+wheel. The connectors are those LMCache creates from a `remote_url` (`redis://`: redis-py;
+`resp://`: its C++ client with eight threads), with a minimal engine around them: configuration,
+model shape, CPU memory. Prints "ok", the connector and the bytes read back, for each URL.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import os
 import sys
 
 PACKAGES, *URLS = sys.argv[1:]
-sys.path.append(PACKAGES)  # after the environment's own packages
+sys.path.append(PACKAGES)  # after the environment's packages
 
 import torch  # noqa: E402
 from lmcache.utils import CacheEngineKey  # noqa: E402
@@ -57,7 +56,7 @@ async def main(url: str) -> None:
         memory = backend.allocate(metadata.get_shapes(), metadata.get_dtypes())
         assert memory is not None
         memory.tensor.copy_(torch.randn(memory.tensor.shape))
-        sent.append(memory.tensor.clone())  # the connector lets go of it once it is stored
+        sent.append(memory.tensor.clone())  # the connector frees it once stored
         values.append(memory)
     assert await connector.batched_async_contains("before", keys) == 0
     await connector.put(keys[0], values[0])
@@ -78,6 +77,6 @@ async def main(url: str) -> None:
 
 for one in URLS:
     asyncio.run(main(one))
-# The connectors' threads and queues are closed from another thread's loop in LMCache; here they
-# would be waited for without end.
+# LMCache closes the connectors' threads and queues from another thread's loop; here that would
+# block forever.
 os._exit(0)

@@ -1,7 +1,7 @@
-"""An OpenID provider over real HTTP: the packaged mock behind a front of ours.
+"""OpenID provider over HTTP: a packaged mock behind our proxy.
 
-The front holds clients to PKCE (which the mock does not), signs ID tokens with a key of its own so
-that tests can forge them in every way, and remembers what was asked.
+The proxy enforces PKCE (the mock does not), signs ID tokens with its own key so that tests can
+forge them, and records requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OpenIdProvider:
         self.calm()
 
     def calm(self) -> None:
-        """Honest again."""
+        """Reset all forgeries."""
         self.forge: Callable[[Claims], Claims] = lambda claims: claims
         self.signed: Callable[[Claims], str | None] = lambda claims: jwt.encode(
             claims, self.key, algorithm="RS256", headers={"kid": "front"}
@@ -54,13 +54,13 @@ class OpenIdProvider:
         httpx.put(f"{self.url}/users/{subject}", json=claims).raise_for_status()
 
     def authorize(self, url: str, subject: str) -> str:
-        """What the browser is sent back to after the person agreed."""
+        """Return the redirect after the user's consent."""
         answer = httpx.post(url, data={"sub": subject})
         assert answer.status_code == 302, answer.text
         return answer.headers["Location"]
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        # The mock behind reads the body, too.
+        # The mock reads the body too.
         environ["wsgi.input"] = BytesIO(Request(environ).get_data())
         request = Request({**environ})
         path = request.path
@@ -78,7 +78,7 @@ class OpenIdProvider:
             if path == "/oauth2/authorize" and answer.status_code == 302:
                 code = parse_qs(urlsplit(answer.headers["Location"]).query).get("code", [""])[0]
                 self.challenges[code] = self.asked[-1].get("code_challenge", "")
-            if answer.mimetype == "text/html":  # the mock's page asks another host for its look
+            if answer.mimetype == "text/html":  # the mock's page loads styles from another host
                 answer.set_data(
                     re.sub(rb"<link\b[^>]*>", b"<link rel=icon href=data:,>", answer.get_data())
                 )
@@ -119,7 +119,7 @@ def running() -> Iterator[OpenIdProvider]:
 
 
 def begin(client: Client, path: str = "/login/with/acme/", **form: str) -> str:
-    """Where the page leads the browser."""
+    """Return the URL the browser is redirected to."""
     page = client.post(path, form)
     assert page.status_code == 200, page.content.decode()
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', page.content.decode())
@@ -128,5 +128,5 @@ def begin(client: Client, path: str = "/login/with/acme/", **form: str) -> str:
 
 
 def sign_on(client: Client, provider: OpenIdProvider, subject: str, **form: str) -> Any:
-    """The whole way of a browser; the last answer."""
+    """Perform the whole sign-on; return the last response."""
     return client.get(provider.authorize(begin(client, **form), subject))

@@ -1,4 +1,4 @@
-"""The cast: Ada runs the place, Alice operates endpoints, Charlie may only look, Dora has left."""
+"""Users: Ada is admin, Alice operator, Charlie viewer, Dora deactivated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cast() -> Cast:
 
 
 def client_of(user: User) -> Client:
-    """A browser in which the user is logged in; a crash is a 500 page, as for them."""
+    """Return a client logged in as the user; exceptions give a 500 page."""
     client = Client(raise_request_exception=False)
     client.force_login(user)
     return client

@@ -1,8 +1,7 @@
-"""Free ports of loopback, for programs which must be told theirs.
+"""Free loopback ports for programs that need a port argument.
 
-Taken from below the range out of which the kernel serves `bind(0)` and outgoing connections, and
-from a slice that no other process of this test run uses: a port that is free now would otherwise
-be somebody else's by the time the program binds it.
+Below the ephemeral range of `bind(0)` and outgoing connections, and from a slice not used by other
+processes of this test run: otherwise the port could be taken before the program binds it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _worker = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
 # EMBERLINE_TEST_PORT_SLICE: for a run beside another one, both without xdist.
 _alone = int(os.environ.get("EMBERLINE_TEST_PORT_SLICE", "8"))
 _slice = _FIRST + _SLICE * (int(_worker.group(1)) % 8 if _worker else _alone)
-# Two runs on one machine start at different places of their slices.
+# Two runs on one machine start at different offsets.
 _next = itertools.count(os.getpid() * 37)
 
 
@@ -35,5 +34,5 @@ def free_port() -> int:
 
 
 def free_ports(number: int) -> list[int]:
-    """All different."""
+    """Return distinct ports."""
     return [free_port() for _ in range(number)]

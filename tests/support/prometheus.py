@@ -1,4 +1,4 @@
-"""A Prometheus of the test's own, on a free port, and a worker's metrics for it to scrape."""
+"""Prometheus on a free port, and exporters for it to scrape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.launcher.tools import prometheus_server
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
-# `make test` unpacks it under var/, where no program is on PATH.
+# `make test` unpacks it under var/, outside PATH.
 PROMETHEUS = str(prometheus_server(Layout(ROOT / "var")) or "/usr/bin/prometheus")
 CACHED = "vllm:prompt_tokens_cached_by_source_total"
 HISTOGRAMS = (
@@ -34,7 +34,7 @@ PROMTOOL = str(Path(PROMETHEUS).with_name("promtool"))
 
 @contextmanager
 def running_prometheus(folder: Path, config: str, *more: str) -> Iterator[str]:
-    """Its URL, once it answers. `more`: arguments of its own."""
+    """Yield its URL once it responds. `more`: additional arguments."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     file = folder / "prometheus.yml"
@@ -69,21 +69,22 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:
 
 
 class Exporter:
-    """What a worker, a router and a cache node export. While `busy`, every scrape finds some more
-    requests; without `lives` (a number of scrapes) it answers for ever."""
+    """Metrics of a worker, a router and a cache node. While `busy`, counters grow at every scrape;
+    `lives` limits the number of scrapes.
+    """
 
     def __init__(
         self, endpoint: str = "demo", *, busy: bool = True, without: str = "", lives: int = 0
     ) -> None:
         self.endpoint = endpoint
         self.busy = busy
-        self.without = without  # a metric that this version does not have
+        self.without = without  # metric missing in this version
         self.lives = lives
         self._scrapes = dict.fromkeys(("vllm", "router", "l2"), 0)
         self._lock = threading.Lock()
 
     def answers(self) -> dict[str, Any]:
-        """For `http_stub`: one path for each job."""
+        """Return responses for `http_stub`, one path for each job."""
         return {f"/{job}": partial(self.metrics, job) for job in self._scrapes}
 
     def metrics(self, job: str, _path: str, _body: bytes) -> tuple[int, str]:
@@ -122,7 +123,7 @@ class Exporter:
         ]
 
     def _histogram(self, name: str, base: str, n: int) -> list[str]:
-        """Four times more at every scrape: two within 0.1, one within 0.25, one within 1."""
+        """Add four observations a scrape: two up to 0.1, one up to 0.25, one up to 1."""
         buckets = {"0.1": 2, "0.25": 3, "1.0": 4, "+Inf": 4}
         return [
             *(f'{name}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),
@@ -131,7 +132,7 @@ class Exporter:
         ]
 
     def _lengths(self, name: str, base: str, n: int) -> list[str]:
-        """One prompt of up to 10 tokens and three of up to 100."""
+        """Add one prompt of up to 10 tokens and three of up to 100."""
         buckets = {"1.0": 0, "10.0": 1, "100.0": 4, "1000.0": 4, "+Inf": 4}
         return [
             *(f'{name}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),

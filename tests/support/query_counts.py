@@ -1,7 +1,7 @@
-"""How many queries a page makes, against a number kept beside the test.
+"""Compare the number of queries of a page with a recorded number.
 
-`QUERY_COUNTS=write pytest ...` writes what it sees; without it a difference fails, in either
-direction: fewer is good news worth keeping.
+`QUERY_COUNTS=write pytest ...` records the numbers; otherwise any difference fails, fewer queries
+included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 
 def check(client: Client, url: str, kept: Path) -> None:
-    """GET `url` twice and compare the second time, when caches and sessions are warm."""
+    """GET `url` twice and compare the second time, with warm caches and sessions."""
     client.get(url)
     with CaptureQueriesContext(connection) as seen:
         response = client.get(url)

@@ -1,17 +1,17 @@
-"""RESP replies read off a plain socket, with their types: what a client library would hide."""
+"""RESP replies with their types from a plain socket, which client libraries hide."""
 
 from __future__ import annotations
 
 import socket
 from typing import Any, Self
 
-# A reply: its type's byte, and what it holds (bytes, an int, or a list of replies).
+# A reply: type byte and value (bytes, int, or list of replies).
 Reply = tuple[str, Any]
 _LISTS = {"*": 1, "~": 1, ">": 1, "%": 2, "|": 2}
 
 
 class RawClient:
-    """Sends words as an array of bulk strings, and answers one whole reply."""
+    """Sends words as an array of bulk strings and returns one reply."""
 
     def __init__(self, port: int, timeout_s: float = 10.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
@@ -32,7 +32,7 @@ class RawClient:
         return self.read()
 
     def say(self, line: str) -> Reply:
-        """Words with spaces between them."""
+        """Send space-separated words."""
         return self.ask(*line.split())
 
     def send(self, *words: bytes | str) -> None:
@@ -55,7 +55,7 @@ class RawClient:
         return kind, [self.read() for _ in range(number * _LISTS[kind])]
 
     def is_closed(self) -> bool:
-        """Whether the other side has closed; blocks until it does or something comes."""
+        """Return whether the peer has closed; blocks until it does or data arrives."""
         return self._file.read(1) == b""
 
 

@@ -1,4 +1,4 @@
-"""A simulated worker as a process on a free port, and a blocking client for it."""
+"""Simulated worker process on a free port, and a blocking client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 
 class SimulatedWorker:
-    """Fast unless told otherwise: at speed 1000 a prompt token takes 6 microseconds."""
+    """Default speed 1000: a prompt token takes 6 microseconds."""
 
     def __init__(self, folder: Path, *flags: str, password: str = "", speed: float = 1000) -> None:
         self.port = free_port()
@@ -72,7 +72,7 @@ class SimulatedWorker:
         return int(usage["prompt_tokens_details"]["cached_tokens"])
 
     def stream(self, path: str, body: Any) -> Iterator[str]:
-        """The data of each event."""
+        """Yield the data of each event."""
         connection = self.connect()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}).encode())

@@ -1,4 +1,4 @@
-"""A small SMTP server on a free port: takes mail, or refuses it as a test tells it."""
+"""SMTP server on a free port that accepts mail, or rejects it as set by the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from email.message import EmailMessage
 
 @dataclass
 class Post:
-    """`refuse` maps the beginning of a command, such as "RCPT TO:<x@y>", to an answer."""
+    """`refuse` maps the beginning of a command, such as "RCPT TO:<x@y>", to a reply."""
 
     port: int = 0
     refuse: dict[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ def smtp_stub() -> Iterator[Post]:
         def handle(self) -> None:
             self.say("220 stub")
             while line := self.rfile.readline().decode().strip():
-                line = line[:4].upper() + line[4:]  # commands are, as clients please
+                line = line[:4].upper() + line[4:]  # commands are case-insensitive
                 refused = next((a for c, a in post.refuse.items() if line.startswith(c)), "")
                 if refused:
                     self.say(refused)

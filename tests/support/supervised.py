@@ -1,4 +1,4 @@
-"""A supervisord of the test's own, over a folder of its own."""
+"""supervisord for a test, with its own folder."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.support.waiting import until
 
 class Supervised:
     def __init__(self, mounted: str = "") -> None:
-        """`mounted`: options of a file system in memory to lie on; needs root."""
-        # Short: a unix socket's path has 107 bytes at most.
+        """`mounted`: mount options of a tmpfs for the folder; needs root."""
+        # Short path: a unix socket path is limited to 107 bytes.
         self.var = Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve()
         self.process: subprocess.Popen[bytes] | None = None
         self._mounted = bool(mounted)
@@ -61,7 +61,7 @@ class Supervised:
         return True
 
     def stop(self) -> None:
-        """As `make down` does: every program is asked to end, then supervisord ends."""
+        """Stop like `make down`: every program, then supervisord."""
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(60)
@@ -74,7 +74,7 @@ class Supervised:
         self.process = None
 
     def processes(self) -> list[int]:
-        """Everything alive that was started under this folder, helpers included."""
+        """Return all live processes started in this folder."""
         marked = f"{leftovers.MARK}={self.var}/".encode()
         found = []
         for process in leftovers.processes():
@@ -87,10 +87,10 @@ class Supervised:
         return found
 
     def close(self) -> None:
-        """Whatever the test did, nothing of it is left. Nothing is asked to end: how that goes is
-        for tests to try, and a polite end of each would take half of their time."""
+        """Kill all processes; graceful stops would dominate the test time and have their own
+        tests."""
         if self.process is not None:
-            # Those without a launcher of ours live on without their supervisord.
+            # Processes without our launcher outlive supervisord.
             programs = psutil.Process(self.process.pid).children(recursive=True)
             self.kill()
             for program in programs:

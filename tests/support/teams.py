@@ -1,6 +1,7 @@
-"""Two teams and people in them: `ours` with Erin (operator), Frank (viewer) and Gina (admin),
-`theirs` with Hugo; Nora has an account and no right. Each team has an endpoint, and one is
-nobody's."""
+"""Two teams: `ours` with Erin (operator), Frank (viewer) and Gina (admin), `theirs` with Hugo.
+
+Nora has an account without permissions. Each team has an endpoint, and one endpoint has no team.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def teams() -> Teams:
 
 
 def their_endpoints(made: Teams) -> None:
-    """One of each team and one of nobody's."""
+    """Create an endpoint for each team and one without a team."""
     for name, team in ((OURS, made.ours), (CANARY, made.theirs), (NOBODYS, None)):
         make_endpoint(name)
         Endpoint.objects.filter(name=name).update(team=team)

@@ -1,4 +1,4 @@
-"""Every URL of the map with plausible arguments, so that a forgotten view cannot hide."""
+"""All URL patterns with plausible arguments, so that tests cover every view."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dashboards.boards.page import BoardKey
 from dashboards.boards.panels import FIRST
 from dashboards.costs.ledger.months import MonthKey
 
-# What answers without a login: health, the way in, and (with its own bearer token) the list of
-# targets for Prometheus, which is held to a test of its own.
+# Public URLs: health, login, and (with its own bearer token) the target list for Prometheus, which
+# has its own test.
 OPEN = frozenset({"/healthz", "/readyz", "/login/", "/login/with/demo/", "/login/with/demo/back/"})
 BEARER = frozenset({"/prometheus/targets", "/prometheus/console"})
 
 
 @dataclass(frozen=True)
 class Place:
-    """`about`: the converters in its route, such as "endpoint"."""
+    """`about`: converters in its route, such as "endpoint"."""
 
     path: str
     name: str
@@ -70,7 +70,7 @@ def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:
 
 
 def left_open(client: Client, found: list[Place]) -> list[str]:
-    """Places which give an anonymous caller more than the way to the login."""
+    """Return the URLs that give an anonymous client more than a redirect to the login."""
     bad = []
     for place in found:
         if place.path in OPEN:

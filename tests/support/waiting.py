@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline: tests never sleep for a fixed time."""
+"""Wait for a condition with a deadline, instead of a fixed sleep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], deadline_s: float = 30.0, what: str = "") -> T:
-    """The condition's first true answer; AssertionError with its last answer at the deadline."""
+    """Return the first truthy result; raise AssertionError with the last one at the deadline."""
     end = time.monotonic() + deadline_s
     while True:
         answer = condition()

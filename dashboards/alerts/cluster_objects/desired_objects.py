@@ -1,8 +1,7 @@
-"""What a cluster should have, from what is set here. Asks the database, no cluster.
+"""Desired alert objects of a cluster, computed from database rows without a cluster request.
 
-Promises that receivers are handed to a cluster only where its Alertmanager is known: else the
-console would tell people of the same alerts; and that whether anything changed is known without
-opening a secret.
+Receivers are handed to a cluster only where its Alertmanager is configured: otherwise the console
+would send the same alerts again. Changes are detected without decrypting a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ _NO_ALERTMANAGER = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The same for all clusters. `generations`: of the receivers, whose addresses are secret."""
+    """Inputs shared by all clusters. `generations`: of the receivers, since addresses are
+    secret."""
 
     rules: Settings
     told: ForAlertmanager
@@ -41,7 +41,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """`trouble`: why not all of it is, with its `reason`; the rest is kept nevertheless."""
+    """`trouble`: why some objects are missing, with its `reason`; the others are kept anyway."""
 
     bodies: tuple[dict[str, Any], ...]
     reason: str = ""

@@ -1,5 +1,4 @@
-"""The form of a cluster's alerts. Promises to judge nothing itself: what was typed goes to
-`actions`, refusals come back beside their fields."""
+"""Form of a cluster's alert settings. `actions` validates; problems return to their fields."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class ClusterAlertsForm(Styled, forms.Form):
         self.fields["namespace"].help_text = f"Empty: {own_namespace}, the cluster's own."
 
     def typed(self) -> dict[str, Any]:
-        """In the shape that `actions` takes."""
+        """Return the submitted values in the shape that `actions` takes."""
         lines = [line.strip() for line in str(self.data.get("labels", "")).splitlines()]
         pairs = [line.partition("=") for line in lines if line]
         return {
@@ -58,7 +57,7 @@ class ClusterAlertsForm(Styled, forms.Form):
         }
 
     def refuse(self, refused: Refused) -> None:
-        """Put refusals beside their fields."""
+        """Attach each problem to its field."""
         self.full_clean()
         for problem in refused.errors:
             known = problem.field if problem.field in self.fields else None

@@ -1,6 +1,6 @@
-"""Rows: in which clusters alert rules and receivers are kept as objects, and what became of them.
+"""Rows: clusters in which alert rules and receivers are maintained as objects, and their status.
 
-Promises names and invariants only. `actions` writes ClusterAlerts; `keeping` alone writes what is.
+`actions` writes ClusterAlerts; only `reconciler` writes ClusterAlertsStatus.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from console.claims import Desired, Observed
 
 
 class ClusterAlerts(Desired):
-    """What is wanted in one cluster. `rules`: a PrometheusRule; `receivers`: an AlertmanagerConfig
-    with its Secret. `namespace` "" is the cluster's own; `labels` are put on each object, for an
-    operator which takes only those that have them."""
+    """Desired alert objects of one cluster.
+
+    `rules`: a PrometheusRule; `receivers`: an AlertmanagerConfig and its Secret. An empty
+    `namespace` is the cluster's own. `labels` are set on each object, for operators that select by
+    label.
+    """
 
     cluster = models.OneToOneField(
         "clusters.Cluster", primary_key=True, on_delete=models.CASCADE, related_name="alerts"
@@ -42,9 +45,10 @@ class ClusterAlerts(Desired):
 
 
 class ClusterAlertsStatus(Observed):
-    """`there`: kind, namespace and name of whatever may be there of ours; written before it is
-    made. `tried`: digest of what the latest pass wanted. `corrected`: how often somebody's change
-    was taken back, the latest at `corrected_at`."""
+    """`there`: kind, namespace and name of each object that may exist, written before it is
+    created. `tried`: digest of the latest desired state. `corrected`: number of reverted foreign
+    changes, the latest at `corrected_at`.
+    """
 
     alerts = models.OneToOneField(
         ClusterAlerts, primary_key=True, on_delete=models.CASCADE, related_name="status"

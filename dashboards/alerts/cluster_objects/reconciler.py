@@ -1,9 +1,8 @@
-"""Keeps a cluster's alert objects as they are wanted: claim, look, write, remove, release.
+"""Reconcile a cluster's alert objects: claim, observe, apply, remove, release.
 
-Promises that nothing is made which is not known of (what may be there is in the row before it is
-written), that nothing is overwritten or removed which this installation did not make, that what
-somebody changed is set back and counted, and that each outcome has a reason. A cluster which does
-not answer keeps what it has, and so does a cluster whose console is dead.
+An object is recorded in the row before it is created. Objects of other owners are neither
+overwritten nor removed; foreign changes are reverted and counted; every outcome has a reason.
+Objects stay as they are while the cluster or the console is down.
 """
 
 from __future__ import annotations
@@ -14,31 +13,33 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.audit.record import record
 from console.claims import Claim, claim, due
 from console.clusters import selectors as clusters
-from console.clusters.choices import ClusterPhase
+from console.clusters.choices import IN_CLUSTER, ClusterPhase
 from console.core.counters import count
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
 from dashboards.alerts.cluster_objects import desired_objects, selectors
 from dashboards.alerts.cluster_objects.desired_objects import DesiredObjects
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
+from dashboards.alerts.cluster_objects.objects.manifests import check_labels
 
 Item = tuple[str, str, str]  # kind, namespace, name
 log = logging.getLogger(__name__)
 
-CLAIM_S = 75.0  # as long as a task may take
+CLAIM_S = 75.0  # task time limit
 AFTER_CRASH_S = 60.0
-SOON_S = 2.0  # while the cluster is removing something
+SOON_S = 2.0  # while a deletion is in progress
 AGAIN_S = {ClusterPhase.READY: 60.0, ClusterPhase.DEGRADED: 60.0, ClusterPhase.FAILED: 30.0}
 
 
 @dataclass(slots=True)
 class ReconcileResult:
-    """The outcome of a pass; `facts` are the fields of the status that it learned; `soon`:
-    look again at once, as it were."""
+    """Outcome of a pass. `facts`: observed status fields; `soon`: repeat after `SOON_S`."""
 
     phase: str = ClusterPhase.READY
     reason: str = "Kept"
@@ -48,7 +49,7 @@ class ReconcileResult:
 
 
 def due_now() -> list[str]:
-    """Also those whose rules or receivers were changed since the latest pass wanted them."""
+    """Return the rows that are due, or whose desired objects have changed since the latest pass."""
     found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
     rows = [row for row in selectors.wanted() if row.on and str(row.pk) not in found]
     known = desired_objects.facts() if rows else None
@@ -58,8 +59,30 @@ def due_now() -> list[str]:
     return sorted(found)
 
 
+def ensure_in_cluster() -> None:
+    """Create the row of the console's own cluster from the installer's settings, once.
+
+    An existing row is never changed. Of concurrent callers, one creates the row.
+    """
+    asked = settings.EMBERLINE.alert_objects
+    row = clusters.get(IN_CLUSTER)
+    if not asked or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
+        return
+    labels = dict(settings.EMBERLINE.alert_object_labels)
+    check_labels(labels)
+    wish = {name: name in asked for name in ("rules", "receivers")}
+    try:
+        with transaction.atomic():
+            made = ClusterAlerts(cluster=row, labels=labels, **wish)
+            made.save(force_insert=True)
+            ClusterAlertsStatus.objects.create(alerts=made)
+            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**wish, "labels": labels})
+    except IntegrityError:
+        return
+
+
 def keep(alerts_id: str) -> None:
-    """One pass, unless somebody else makes one now."""
+    """Run one pass unless another process holds the claim."""
     held = claim(ClusterAlertsStatus, alerts_id, ttl_s=CLAIM_S)
     if held is None:
         return
@@ -69,7 +92,7 @@ def keep(alerts_id: str) -> None:
     try:
         seen = _pass(row, held)
     except Exception:
-        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        # Deferred, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
     count("alert_object_passes", outcome=seen.reason)
@@ -96,8 +119,8 @@ def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
 
 
 def _bring(row: ClusterAlerts, want: DesiredObjects, held: Claim, seen: ReconcileResult) -> None:
-    """Raises `ProvisionError` for what the cluster, or its login, does not let us do."""
-    # Here and not above: it loads the official client, which a console of one machine never needs.
+    """Raise `ProvisionError` if the cluster or its credentials reject a request."""
+    # Imported lazily: it loads the Kubernetes client, which a single-machine console never needs.
     from dashboards.alerts.cluster_objects.objects.cluster_client import Objects
 
     status, name = row.status, row.cluster.name
@@ -146,7 +169,11 @@ def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) ->
     if not changes:
         return
     count("alert_objects_corrected", cluster=row.cluster.name)
-    log.warning("alerts in %s: set back: %s", row.cluster.name, "; ".join(changes))
+    log.warning(
+        "reverted foreign changes to alert objects in cluster %s: %s",
+        row.cluster.name,
+        "; ".join(changes),
+    )
     seen.facts |= {
         "corrected": row.status.corrected + 1,
         "corrected_at": timezone.now(),
@@ -155,7 +182,7 @@ def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) ->
 
 
 def _expect_operator(cluster: str) -> None:
-    """As the cluster said when it was last asked; one that has said nothing is tried."""
+    """Raise unless the last capability check found the operator; an unchecked cluster passes."""
     found = clusters.capabilities(cluster)
     if found is not None and PROMETHEUS_OPERATOR not in found:
         why = clusters.why_not(cluster, PROMETHEUS_OPERATOR)

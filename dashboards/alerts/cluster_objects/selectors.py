@@ -1,6 +1,6 @@
-"""Every read of alerts in clusters that pages, REST and other rooms make.
+"""Queries on cluster alert objects for pages, REST and other apps.
 
-Promises a number of queries that does not grow with the rows.
+The number of queries is independent of the number of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OFF = "Off"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAlertsSummary:
-    """One cluster: what is wanted there, and what is. `namespace` is where it goes."""
+    """Desired and observed state of one cluster. `namespace` is the effective one."""
 
     cluster: Any
     row: ClusterAlerts
@@ -57,7 +57,7 @@ class ClusterAlertsSummary:
 
 
 def shown() -> list[ClusterAlertsSummary]:
-    """Every cluster there is, also those where nothing is wanted."""
+    """Return every cluster, including those without alert objects."""
     rows = {row.cluster_id: row for row in wanted()}
     return [_shown(cluster, rows.get(cluster.pk)) for cluster in clusters.clusters()]
 
@@ -85,14 +85,16 @@ def wanted() -> QuerySet[ClusterAlerts]:
 
 
 def has_alertmanager(cluster: str) -> bool:
-    """Whether one beside the cluster's metrics source tells its alerts; else the console does."""
+    """Return whether an Alertmanager is configured with the cluster's metrics source."""
     source = metrics_sources.of_cluster(cluster, metrics_sources.asked())
     return bool(source.alertmanager_url)
 
 
 def users() -> Mapping[str, list[str]]:
-    """Clusters which cannot be forgotten while objects of ours are there; one that does not answer
-    can, once they are no longer wanted."""
+    """Return the clusters that contain our objects and therefore cannot be deleted.
+
+    An unreachable cluster can be deleted once nothing is desired there.
+    """
     found = {}
     for row in wanted().select_related("cluster__status"):
         seen = row.cluster.status.seen_at
@@ -103,19 +105,21 @@ def users() -> Mapping[str, list[str]]:
 
 
 def parts() -> Mapping[str, list[str]]:
-    """Groups of rights by cluster; in another namespace than its own only the cluster's refusal
-    says what is missing."""
+    """Return the permission groups needed, by cluster.
+
+    Permissions in a namespace other than the cluster's own only show when a request is denied.
+    """
     rows = wanted().filter(receivers=True, namespace="")
     return {row.cluster.name: [RECEIVERS] for row in rows}
 
 
 def line(cluster: str, viewer: Any) -> RelatedObject | None:
-    """Of the cluster's page: a link where nothing is kept."""
+    """Return the entry on the cluster's page: a link if nothing is configured."""
     return _line(one(cluster)) if allows(viewer, "viewer") else None
 
 
 def lines(viewer: Any) -> list[RelatedObject]:
-    """Of every cluster where something is kept, or is being removed."""
+    """Return the entries of all clusters with desired or remaining objects."""
     if not allows(viewer, "viewer"):
         return []
     rows = [one for one in shown() if one.phase != OFF]

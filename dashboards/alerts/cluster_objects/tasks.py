@@ -1,25 +1,21 @@
-"""Background passes over clusters: ids in, nothing out."""
+"""Celery tasks that reconcile clusters' alert objects."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from console.tasks import BaseTask
+from dashboards.alerts.cluster_objects import reconciler
 
 
 @shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.keep")
 def keep(alerts_id: str) -> None:
-    from dashboards.alerts.cluster_objects.reconciler import keep as bring
-
-    bring(alerts_id)
+    reconciler.keep(alerts_id)
 
 
 @shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.sweep")
 def sweep() -> None:
-    """What wants another look by now, and where what is wanted has changed."""
-    from dashboards.alerts.cluster_objects.actions import ensure_in_cluster
-    from dashboards.alerts.cluster_objects.reconciler import due_now
-
-    ensure_in_cluster()
-    for pk in due_now():
+    """Start passes for rows that are due or whose desired objects changed."""
+    reconciler.ensure_in_cluster()
+    for pk in reconciler.due_now():
         keep.nudge(pk)

@@ -1,4 +1,4 @@
-"""Pages of alerts in clusters, mounted by console.urls under "alerts/"."""
+"""Page routes of cluster alert objects, mounted by console.urls under "alerts/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of alerts in clusters: where rules and receivers are kept as objects, and how that goes."""
+"""Pages of cluster alert objects: settings and status."""
 
 from __future__ import annotations
 

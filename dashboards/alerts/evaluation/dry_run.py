@@ -1,8 +1,7 @@
-"""What a rule would have done with other numbers: its condition, asked for times gone by.
+"""Dry run of an alert rule: evaluate its condition with other parameters over past data.
 
-Promises a bounded number of questions whatever is asked; that what it cannot know is said (between
-two looks, while nothing was scraped, of sources that did not answer); and `Refused` where no
-Prometheus answers. Must not know Django.
+The number of queries is bounded. Gaps are reported (between two samples, without scrapes, sources
+that did not respond); `Refused` is raised if no Prometheus responds.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from dashboards.prometheus.http.client import (
     Window,
 )
 
-# How far back is looked, how often, and how often where it must hold for long: each look costs.
+# Range, resolution, and resolution for long `for` durations: each evaluated point costs.
 RANGES: Final = {"24h": (86_400, 15, 120), "7d": (7 * 86_400, 120, 600)}
-_MANY_S: Final = {"24h": 60, "7d": 300}  # how often where many targets make each look dear
+_MANY_S: Final = {"24h": 60, "7d": 300}  # resolution for conditions with many targets
 _MANY: Final = 100
 _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
-MOST_SERIES: Final = 300  # of a condition somebody wrote
+MOST_SERIES: Final = 300  # limit for user-written conditions
 AGGREGATE: Final = "Aggregate it, as in sum by (endpoint) (...), or match fewer label values."
 NARROW: Final = (
     "Name one metric, match an endpoint or a job, shorten ranges such as [5m], or record it first."
 )
 MOST_CONDITIONS: Final = 6
-_AT_ONCE: Final = 240  # looks: several short questions are answered where a long one is given up
+_AT_ONCE: Final = 240  # points a query: short queries succeed where a long one times out
 _DRAWN: Final = {"24h": 300, "7d": 1800}
 _SCRAPED: Final = "count(up)"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """For whom it counts is in `expr`."""
+    """Condition to evaluate; its selectors in `expr` choose the endpoints."""
 
     expr: str
     lasting_s: int
@@ -57,8 +56,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionValues:
-    """A rule as it would be, or is: `left` conditions are not looked at, since there are many.
-    `off`: it is in no file."""
+    """Conditions of a rule. `left`: number of conditions not evaluated, above the limit; `off`: the
+    rule is disabled.
+    """
 
     conditions: tuple[Condition, ...]
     off: bool = False
@@ -67,9 +67,10 @@ class ConditionValues:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`now`: with the numbers as they are; None where they are the same. `known_s`: while anything
-    was scraped; `measured_s`: while there was what the rule measures, None where that may rightly
-    be absent."""
+    """`now`: result with the current parameters, None if they are the same. `known_s`: seconds with
+    scraped data; `measured_s`: seconds with values of the measure, None if it may legitimately be
+    absent.
+    """
 
     key: str
     since: datetime
@@ -94,7 +95,7 @@ class DryRun:
 
     @property
     def gap(self) -> bool:
-        """Whether nothing was scraped for more than a look here and there."""
+        """Return whether scrapes are missing for more than an occasional sample."""
         return self.known_s < self.length_s * 0.98
 
 
@@ -105,7 +106,7 @@ def dry_run(
     measure: Measure,
     key: str,
 ) -> DryRun:
-    """`now` None: there is no such rule yet."""
+    """Evaluate `draft`, and `now` unless it is None (the rule does not exist yet)."""
     moment = time.time()
     before = now.conditions if now and now != draft else ()
     longest = max(one.lasting_s for one in draft.conditions)
@@ -116,7 +117,7 @@ def dry_run(
         step = _MANY_S[key]
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
-    optional = measure.questions(coarse)  # of what a person wrote they may be none
+    optional = measure.questions(coarse)  # user-written rules may have none
     asked = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
     for one in dict.fromkeys((*draft.conditions, *before)):
         asked |= _questions(one, windows)
@@ -148,8 +149,10 @@ def dry_run(
 
 
 def too_many(asker: Asker, expr: str, key: str) -> int:
-    """How many series a condition somebody wrote found at once, where those are too many to be
-    asked for; 0 where they are not. Raises `Refused`."""
+    """Return the number of series of a user-written condition if it exceeds the limit, else 0.
+
+    Raise `Refused` if the query fails.
+    """
     length, *_ = RANGES[key]
     window = Window.ending(time.time(), length, _DRAWN[key])
     question = Question(f"count(\n{expr}\n)", window.end, window, "sum", heavy=True)
@@ -161,7 +164,7 @@ def too_many(asker: Asker, expr: str, key: str) -> int:
 
 
 def refusal(fault: Fault) -> Refused:
-    """Why a condition could not be asked for, with what to do."""
+    """Return the failed query as a `Refused` with its remedy."""
     if fault.kind is FaultKind.BAD_QUERY:
         text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
@@ -180,8 +183,10 @@ def refusal(fault: Fault) -> Refused:
 def _windows(
     moment: float, length: int, step: int, lasting_s: int
 ) -> tuple[Looks, tuple[Window, ...]]:
-    """One after the other, from before the time that
-    is judged, so that it is known what fired already then."""
+    """Split the range into consecutive windows.
+
+    They begin before the evaluated range, to tell which alerts were already firing.
+    """
     end = int(moment) // step * step
     since = end - length
     points = length // step + -(-lasting_s // step) + 1
@@ -194,7 +199,7 @@ def _windows(
 
 
 def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:
-    # To the power of 0 every number is 1: infinity, which is not told by numbers, holds too.
+    # x ^ 0 is 1 for every x, infinity included, which JSON numbers cannot express.
     text = f"(\n{one.expr}\n) ^ 0"
     return {_key(one, place): Question(text, at.end, at) for place, at in enumerate(windows)}
 
@@ -212,7 +217,7 @@ def _all_there(answers: Mapping[str, QueryResult]) -> None:
 def _joined(
     answers: Mapping[str, QueryResult], one: Condition, windows: Sequence[Window]
 ) -> list[Series]:
-    """Each series over all windows."""
+    """Concatenate each series over all windows."""
     parts = [answers[_key(one, place)].series for place in range(len(windows))]
     rows = [{series.labels: series.values for series in found} for found in parts]
     nothing = [(None,) * window.points for window in windows]
@@ -228,7 +233,7 @@ def _joined(
 
 
 def _measured(measure: Measure, lines: Sequence[Series], window: Window) -> int | None:
-    """What is measured by its absence is rightly not there."""
+    """Return None if the rule measures absence: having no data is then normal."""
     if "absent" in measure.value:
         return None
     return _seconds(lines, window)

@@ -1,7 +1,6 @@
-"""Which alerts fire now, or are about to, of one endpoint or of all: Prometheus' word, with ours
-on what to do.
+"""Firing and pending alerts from Prometheus, with summary and remedy of their rules.
 
-Promises words instead of alerts where Prometheus cannot be asked. Must not know requests.
+If Prometheus cannot be queried, the result holds the reason instead of alerts.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from dashboards.boards.results.board import fault_message
 from dashboards.prometheus.http.client import Asker, Question, Series
 
 FIRING, PENDING = "firing", "pending"
-_OWN = ("__name__", "alertstate")  # labels of Prometheus' own series, not of the alert
+_OWN = ("__name__", "alertstate")  # labels added by Prometheus
 _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`remedy` is "" for a rule which is not ours. `labels` are all of the alert's, as Prometheus
-    has them; pending: its condition holds, and has not held for long enough. `value`: what its rule
-    measures now, None where that is not known."""
+    """`remedy` is empty for rules that are not ours. `labels`: as in Prometheus. Pending: the
+    condition holds, but not yet for the rule's `for` duration. `value`: current value of the rule's
+    measure, None if unknown.
+    """
 
     name: str
     endpoint: str
@@ -45,14 +45,15 @@ class Alert:
 
     @property
     def others(self) -> list[tuple[str, str]]:
-        """What tells it apart from alerts of the same rule and endpoint."""
+        """Return the labels that tell it apart from other alerts of the same rule and endpoint."""
         return [(key, value) for key, value in self.labels.items() if key not in _SHOWN_APART]
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """`why` says why nothing is known, "" when it is. `missing`: why something is not, where one
-    of several sources did not answer."""
+    """`why`: reason why nothing is known, else empty. `missing`: reason of a partial result, if one
+    of several sources did not respond.
+    """
 
     alerts: tuple[Alert, ...] = ()
     why: str = ""
@@ -60,13 +61,12 @@ class Firing:
 
 
 def firing(prometheus: Asker, scope: Scope) -> Firing:
-    """Pages first, then the oldest."""
+    """Return the firing alerts, pages first, then the oldest."""
     return _asked(prometheus, scope, queries.alerts(scope))
 
 
 def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firing:
-    """With those whose condition holds, and not yet for as long as their rule wants; the firing
-    first. With what each measures now, and its words by the numbers that are set."""
+    """Return firing, then pending alerts, with current values and texts by the rules' settings."""
     found = _asked(prometheus, scope, queries.alerts_active(scope), settings)
     values = _values(prometheus, found.alerts, settings)
     return replace(
@@ -77,8 +77,10 @@ def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firin
 def _values(
     prometheus: Asker, alerts: tuple[Alert, ...], settings: Settings
 ) -> dict[int, float | None]:
-    """One question for each rule and setting that has an alert; a value is that of the series
-    whose labels are all of the alert's."""
+    """Query each rule and setting with an alert once; return values by `id` of the alert.
+
+    A value belongs to an alert if the alert has all labels of its series.
+    """
     wanted: dict[tuple[str, str], list[Alert]] = {}
     for alert in alerts:
         if alert.name in BY_NAME:
@@ -134,7 +136,7 @@ def _place(alert: Alert) -> tuple[bool, bool, float, str]:
 
 
 def _key(series: Series) -> tuple[tuple[str, str], ...]:
-    """What both series of one alert share."""
+    """Return the labels that the ALERTS and ALERTS_FOR_STATE series of an alert share."""
     return tuple(pair for pair in series.labels if pair[0] not in _OWN)
 
 
@@ -160,7 +162,7 @@ def _alert(series: Series, begun: float | None, settings: Settings) -> Alert:
 
 
 def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
-    """What it means and what to do; "" for a rule nobody here knows."""
+    """Return summary and remedy; empty for unknown rules."""
     rule = BY_NAME.get(name)
     if rule is not None:
         return rule.told(settings.of(rule, endpoint)), rule.remedy

@@ -1,7 +1,6 @@
-"""When a rule's alerts held, and what it measured: from ALERTS and the rule's own expression.
+"""History of a rule: when its alerts fired (ALERTS) and values of its expression.
 
-Promises words instead where Prometheus cannot be asked, and a chart that says its numbers in words
-too. Must not know Django.
+If Prometheus cannot be queried, the result holds the reason. The chart has a text alternative.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MOST_EPISODES = 50
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """`until` None: it fires still."""
+    """`until` is None while the alert fires."""
 
     whose: str
     since: datetime
@@ -36,7 +35,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """`why` says why nothing is known."""
+    """`why`: reason why nothing is known."""
 
     key: str
     episodes: tuple[Episode, ...] = ()
@@ -46,11 +45,11 @@ class Past:
 
 
 def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: str) -> Past:
-    """Of a rule somebody wrote the measure is what its condition compares."""
+    """Return the history; of a user-written rule the measure is the compared expression."""
     key = key if key in RANGES else DEFAULT
     length, step = RANGES[key]
     window = Window.ending(time.time(), length, step)
-    # At each point whatever fired since the point before: none may begin and end between two.
+    # Each point covers the time since the previous one, so that short alerts are not missed.
     fired = f"last_over_time({queries.alerts_of(rule.name, scope)}[{step}s])"
     asked = {"alerts": Question(fired, window.end, window)}
     measure = _measure(rule, scope, settings)
@@ -67,7 +66,7 @@ def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: 
 
 
 def _measure(rule: Rule | Own, scope: Scope, settings: Settings) -> Measure | None:
-    """None where what it measures is not told apart by endpoint, and not all may be seen."""
+    """Return None if the measure has no endpoint label and the viewer may not see all endpoints."""
     if isinstance(rule, Own):
         return written(rule.expr)
     only = _only(scope)
@@ -79,7 +78,7 @@ def _measure(rule: Rule | Own, scope: Scope, settings: Settings) -> Measure | No
 def _only(scope: Scope) -> Only:
     if scope.endpoint:
         return Only((scope.endpoint,))
-    # No endpoint is called "-".
+    # No endpoint is named "-".
     return Only() if scope.among is None else Only(scope.among or ("-",))
 
 

@@ -1,8 +1,8 @@
-"""When a rule would have fired, from looks at its condition at equal distances. Pure.
+"""Intervals in which a rule would have fired, from its condition sampled at equal distances.
 
-Promises to judge as Prometheus does (an alert fires at the first look at which its condition has
-held for long enough, until the first at which it does not hold), and to count apart what was seen
-too briefly to tell: between two looks a condition may begin and end.
+As in Prometheus, an alert fires from the first sample at which the condition has held for the
+`for` duration until the first at which it does not hold. Intervals too short to decide between
+two samples are counted separately.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Of a condition: the first at `start`, then every `step` seconds. Those before `since` only
-    tell whether an alert fires already then."""
+    """Sample times: the first at `start`, then every `step` seconds. Samples before `since` only
+    show whether an alert is already firing.
+    """
 
     start: int
     step: int
@@ -34,7 +35,7 @@ class Looks:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Of looks at which the condition held, from the first to the last."""
+    """First and last index of consecutive samples at which the condition held."""
 
     first: int
     last: int
@@ -42,8 +43,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What one alert would have done. `unsure`: how often the condition was seen for less than it
-    must hold, and may have held for long enough."""
+    """Firing intervals of one alert.
+
+    `unsure`: number of intervals observed shorter than the `for` duration that may have reached it.
+    """
 
     about: str
     times: int = 0
@@ -56,8 +59,9 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """`about`: the longest firing first. `off`: as set, the rule is in no file; what is said is
-    what it would do if it were on."""
+    """`about`: sorted by firing time, longest first. `off`: the rule is disabled; the result is for
+    the enabled rule.
+    """
 
     about: tuple[Fired, ...] = ()
     off: bool = False
@@ -80,7 +84,9 @@ class RuleVerdict:
 
 
 def verdict(found: Iterable[tuple[Series, int]], looks: Looks, *, off: bool = False) -> RuleVerdict:
-    """`found`: series of the condition, each with how long it must hold."""
+    """Return the verdict on `found`: series of the condition, each with its `for` duration in
+    seconds.
+    """
     judged = [fired(series, looks, lasting_s) for series, lasting_s in found]
     worth = [one for one in judged if one.times or one.unsure]
     return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), off)
@@ -89,7 +95,7 @@ def verdict(found: Iterable[tuple[Series, int]], looks: Looks, *, off: bool = Fa
 def fired(series: Series, looks: Looks, lasting_s: int) -> Fired:
     times = total = longest = unsure = 0
     last, still = None, False
-    wait = -(-lasting_s // looks.step)  # looks until it has held for long enough
+    wait = -(-lasting_s // looks.step)  # samples until the `for` duration has passed
     for one in stretches(series.values):
         ends = looks.at(one.last + 1)
         if ends <= looks.since:
@@ -106,7 +112,7 @@ def fired(series: Series, looks: Looks, lasting_s: int) -> Fired:
 
 
 def stretches(values: Values) -> list[Stretch]:
-    """Where there is a number, one after the other."""
+    """Return the runs of consecutive values that are not None."""
     found: list[Stretch] = []
     for place, value in enumerate(values):
         if value is None:

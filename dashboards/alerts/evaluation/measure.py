@@ -1,7 +1,7 @@
-"""What a rule measures, as questions and as a chart with its threshold. Must not know Django.
+"""Measure of a rule: its queries, and a chart with the threshold.
 
-Promises that the chart says its numbers in words too, that it has no more lines than can be told
-apart, and that a threshold which is not one number is said not to be drawn.
+The chart has a text alternative and at most `MOST_LINES` series. A threshold that is not a single
+number is reported as not drawn.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from dashboards.alerts.rules.parameter import said
 from dashboards.boards.charts.inline_chart import Chart, Values, drawn
 from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 
-MOST_LINES = 6  # more are no chart any more
+MOST_LINES = 6  # more lines cannot be told apart
 VALUE: Final = "value"
-_ASKED = 2 * MOST_LINES  # at each point, for others may be highest at another
+_ASKED = 2 * MOST_LINES  # at each point: the ranking changes over time
 _THRESHOLD = "Threshold"
 _OWN = ("__name__", "alertname", "alertstate", "severity", "job", "instance", "endpoint_name")
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """`left` lines are not in it; of the lowest, where `falls`. `undrawn`: there is a threshold,
-    and it is not one number."""
+    """`left`: number of series not drawn, of the lowest values if `falls`. `undrawn`: there is a
+    threshold, but not as a single number.
+    """
 
     chart: Chart | None = None
     left: int = 0
@@ -37,8 +38,9 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`thresholds`: numbers, and PromQL that may be one. `falls`: what is low is looked for.
-    `heavy`: somebody wrote it."""
+    """`thresholds`: numbers, or PromQL that may evaluate to one. `falls`: low values are bad.
+    `heavy`: user-written and possibly expensive.
+    """
 
     value: str
     thresholds: tuple[float | str, ...] = ()
@@ -72,7 +74,7 @@ class Measure:
     def _chart(
         self, lines: Sequence[Series], levels: Sequence[Values], window: Window
     ) -> Chart | None:
-        """The most telling, as they are now or were last."""
+        """Draw the most relevant series, ranked by their latest value."""
 
         def say(value: float | None) -> str:
             return "–" if value is None else said(self.unit, value)
@@ -98,7 +100,7 @@ def built_in(rule: Rule, setting: Setting, only: Only) -> Measure:
 
 
 def written(condition: str) -> Measure:
-    """Of a rule somebody wrote: it may measure thousands of things, of which few can be shown."""
+    """Return the measure of a user-written rule, limited to the top series."""
     found = halves(condition)
     levels = [(one, number(one)) for one in found.thresholds]
     most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
@@ -112,7 +114,7 @@ def _clock(window: Window, share: float) -> str:
 
 
 def named(series: Series) -> str:
-    """What tells it apart, in few words."""
+    """Return a short text of the labels that identify the series."""
     pairs = [(key, value) for key, value in series.labels if key not in _OWN and value]
     whose = series.label("endpoint") or series.label("endpoint_name")
     words = [value for key, value in pairs if key not in ("endpoint", "namespace")]

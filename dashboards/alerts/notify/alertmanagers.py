@@ -1,8 +1,8 @@
-"""Alertmanagers beside the metrics sources: whose alerts they tell, and silences by their API v2.
+"""Alertmanagers of the metrics sources: which alerts they deliver, and silences over API v2.
 
-Promises that an alert is told by one of the two, an Alertmanager or the console, never by both;
-that a silence which touches an Alertmanager's alerts is made there first and kept here only if that
-one took it; and a refusal in words where one cannot be asked. Must not know pages.
+An alert is delivered either by an Alertmanager or by the console, never by both. A silence that
+concerns an Alertmanager's alerts is created there first and saved here only if that succeeded.
+Unreachable Alertmanagers raise `Refused`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _API: Final = "/api/v2"
 
 @dataclass(frozen=True, slots=True)
 class ForeignSilence:
-    """A silence somebody made in an Alertmanager itself."""
+    """Silence created in an Alertmanager by others."""
 
     source: str
     id: str
@@ -42,7 +42,8 @@ class ForeignSilence:
 
 @dataclass(frozen=True, slots=True)
 class AlertmanagerSnapshot:
-    """`ended`: ids which are over there; `why`: of each source that could not be asked."""
+    """`ended`: ids of our silences that expired there; `why`: an error for each unreachable
+    source."""
 
     foreign: tuple[ForeignSilence, ...] = ()
     ended: frozenset[str] = frozenset()
@@ -50,7 +51,7 @@ class AlertmanagerSnapshot:
 
 
 def of(endpoint: str) -> list[Alertmanager]:
-    """Those which may have alerts of that endpoint; of "" all."""
+    """Return the Alertmanagers that may have alerts of the endpoint; all of them if it is empty."""
     found = list(connections.alertmanagers())
     if not found or not endpoint:
         return found
@@ -60,8 +61,10 @@ def of(endpoint: str) -> list[Alertmanager]:
 
 
 def told_elsewhere() -> Callable[[str], bool]:
-    """Whether an Alertmanager tells alerts of that endpoint; "" stands for none in particular,
-    which are the default source's."""
+    """Return a predicate: whether an Alertmanager delivers the alerts of an endpoint.
+
+    An empty endpoint name means the default source.
+    """
     having = {one.source for one in connections.alertmanagers()}
     if not having:
         return lambda _endpoint: False
@@ -72,7 +75,7 @@ def told_elsewhere() -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class DesiredSilence:
-    """A silence as it should be there."""
+    """Silence as it should exist in an Alertmanager."""
 
     conditions: Matchers
     starts_at: datetime
@@ -99,7 +102,10 @@ class DesiredSilence:
 
 
 def silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> dict[str, str]:
-    """Its id in each, by source. Raises `Refused`; what was made until then is ended again."""
+    """Create the silence in each Alertmanager and return its ids by source.
+
+    Raise `Refused` on failure, after the silences created so far are expired.
+    """
     asked = list(managers)
     _judge(asked, wanted)
     made: dict[str, str] = {}
@@ -118,8 +124,11 @@ def replace(
     before: DesiredSilence,
     after: DesiredSilence,
 ) -> tuple[dict[str, str], Refused | None]:
-    """Where it is then, by source, and why it is still as it was before: an Alertmanager may give
-    a silence another id even as it is put back. Whom it no longer concerns ends it."""
+    """Change the silence; return its ids by source, and the error if the change was rolled back.
+
+    An Alertmanager may assign another id even on rollback. Where the silence no longer applies it
+    is expired.
+    """
     asked, now = list(managers), dict(remote)
     _judge(asked, after)
     done: list[Alertmanager] = []
@@ -144,7 +153,7 @@ def _judge(managers: list[Alertmanager], wanted: DesiredSilence) -> None:
 
 
 def _put(one: Alertmanager, identity: str | None, wanted: DesiredSilence) -> str:
-    """Instead of the one of that id; anew where that one is forgotten."""
+    """Replace the silence with that id; create a new one if the Alertmanager has forgotten it."""
     if identity is not None:
         found = _asked(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
         if found is not None:
@@ -159,19 +168,24 @@ def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
 def _put_back(
     done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: DesiredSilence
 ) -> dict[str, str]:
-    """As it was; what cannot be undone is logged and stays, with its id."""
+    """Restore the silence; what cannot be restored is logged and keeps its id."""
     _take_back(done, {source: now.pop(source) for source in [*now] if source not in remote})
     for one in done:
         if one.source in remote:
             try:
                 now[one.source] = _put(one, now[one.source], before)
             except (NoReplyError, KeyError, TypeError) as error:
-                log.warning("alertmanager of %s: a silence stays changed: %s", one.source, error)
+                log.warning(
+                    "Alertmanager of %s: could not restore a silence: %s", one.source, error
+                )
     return now
 
 
 def expire(remote: Mapping[str, str]) -> None:
-    """Raises `Refused`; one whose source is gone or which is over there is passed over."""
+    """Expire the silences; unknown sources and silences already expired are skipped.
+
+    Raise `Refused` if an Alertmanager does not respond.
+    """
     known = {one.source: one for one in connections.alertmanagers()}
     for source, identity in remote.items():
         if source in known:
@@ -183,7 +197,7 @@ def expire(remote: Mapping[str, str]) -> None:
 
 
 def look(ours: Iterable[str]) -> AlertmanagerSnapshot:
-    """What is silenced there by others, and which of ours are over."""
+    """Return the silences of others, and which of `ours` have expired there."""
     mine = set(ours)
     foreign: list[ForeignSilence] = []
     ended: set[str] = set()
@@ -220,7 +234,10 @@ def _foreign(source: str, row: Any) -> ForeignSilence:
 
 
 def _asked(one: Alertmanager, method: str, path: str, body: Any, also: tuple[int, ...] = ()) -> Any:
-    """`also`: statuses which are an answer too. 500 is what 0.25 says of a silence it forgot."""
+    """Send a request and return the decoded reply, None for statuses in `also`.
+
+    Alertmanager 0.25 replies 500 for a silence it has forgotten.
+    """
     if one.why_not:
         raise NoReplyError(one.why_not)
     reply = one.exchange(method, f"{_API}{path}", json=body)
@@ -240,7 +257,7 @@ def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
             try:
                 _asked(one, "DELETE", f"/silence/{quote(made[one.source], safe='')}", None)
             except NoReplyError as error:
-                log.warning("alertmanager of %s: a silence stays: %s", one.source, error)
+                log.warning("Alertmanager of %s: could not expire a silence: %s", one.source, error)
 
 
 def _away(one: Alertmanager, error: Exception) -> Refused:

@@ -1,9 +1,8 @@
-"""Carrying a delivery to its receiver: one attempt at a time, until it is taken or given up.
+"""Send deliveries: one attempt at a time, until accepted or failed for good.
 
-Promises that of any number of processes one makes the attempt (claimed by conditional update, and
-pushed into the future before it begins, so that a process that dies costs a minute), that the same
-delivery has the same id in each attempt, and that what is kept of an error holds no secret. A
-receiver may get a message twice when a process dies right after it was taken: never not at all.
+A conditional update claims each attempt and defers the next one, so that one process sends and a
+crash costs a minute. The delivery id is the same in each attempt; stored errors hold no secret.
+Delivery is at least once: a crash right after acceptance repeats the message.
 """
 
 from __future__ import annotations
@@ -32,7 +31,9 @@ _AT_ONCE, _OF_ONE = 40, 2
 
 
 def due(now: datetime) -> list[UUID]:
-    """The longest waiting first, and few of one receiver: a slow one holds up no other."""
+    """Return due deliveries, the longest waiting first and few a receiver: slow ones block no
+    other.
+    """
     rows = Delivery.objects.filter(state=DeliveryState.WAITING, next_at__lte=now).order_by(
         "next_at"
     )
@@ -52,7 +53,7 @@ def attempt(delivery: UUID | str) -> None:
         return
     mine = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, attempts=row.attempts)
     if not mine.update(attempts=F("attempts") + 1, next_at=now + LEASE):
-        return  # another process was sooner
+        return  # claimed by another process
     row.attempts += 1
     try:
         _send(row)
@@ -68,8 +69,10 @@ def target(receiver: Receiver) -> DeliveryTarget:
 
 
 def addresses() -> dict[str, str]:
-    """Of each receiver that is reached by one, by its name; "" where it cannot be read. For who
-    hands them to an Alertmanager."""
+    """Return the address of each URL receiver by name, empty if it cannot be decrypted.
+
+    Used for the configuration of Alertmanagers.
+    """
     rows = Receiver.objects.exclude(kind=ReceiverKind.EMAIL)
     return {one.name: store.get(vault_names(one)["url"]) for one in rows}
 
@@ -102,7 +105,7 @@ def _not_sent(row: Delivery, error: PostError) -> None:
 
 
 def _write(row: Delivery, state: str, error: str, next_at: datetime | None = None) -> None:
-    """Only while the attempt is still ours."""
+    """Update the row only while this process holds the attempt."""
     now = timezone.now()
     mine = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, attempts=row.attempts)
     over = state != DeliveryState.WAITING
@@ -110,10 +113,10 @@ def _write(row: Delivery, state: str, error: str, next_at: datetime | None = Non
     mine.update(**facts, next_at=next_at or now)
     count("notifications", kind=row.kind, outcome=state if over else "retried")
     if error:
-        log.warning("notify: %s to %s: %s", row.pk, row.receiver_name, error)
+        log.warning("delivery %s to receiver %s failed: %s", row.pk, row.receiver_name, error)
 
 
 def prune(now: datetime, kept: timedelta = timedelta(days=30)) -> None:
-    """What nobody looks for any more."""
+    """Delete deliveries that ended more than `kept` ago."""
     old = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(created_at__lt=now - kept)
     old.delete()

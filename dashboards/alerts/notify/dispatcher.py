@@ -1,12 +1,12 @@
-"""From alerts that fire to messages that are owed: the console as its own Alertmanager.
+"""Create deliveries for firing alerts: the console as its own Alertmanager.
 
-Promises that one process looks at a time, that a look which dies is made good by the next one
-(level-triggered: what is owed follows from rows alone), that a message and the note that it was
-made are one transaction, and that not knowing is not an end: while Prometheus cannot be asked no
-alert ends, and after a while people are told that nothing is known. Sends nothing itself.
+One process runs at a time. Level-triggered: due messages follow from rows alone, so the next pass
+repairs a crashed one. A message and the record of it are one transaction. While Prometheus cannot
+be queried no alert resolves; after `UNKNOWN` the alert NoMetrics is sent. Nothing is sent from
+here.
 
-An alert has ended when it has been missing for `MISSING`: a Prometheus that starts again forgets
-for some seconds what fires.
+An alert resolves after it has been missing for `MISSING`: after a restart Prometheus has no firing
+alerts for some seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.claims import claim
-from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.evaluation import firing_alerts
 from dashboards.alerts.notify import alertmanagers, selectors
 from dashboards.alerts.notify.models import (
     Delivery,
@@ -49,7 +49,7 @@ Alerts = dict[str, Alert]
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """`unknown`: nobody can say whether there are others, for the reason `why`."""
+    """`unknown`: other alerts may be firing, for the reason `why`."""
 
     alerts: tuple[Alert, ...]
     why: str = ""
@@ -57,7 +57,7 @@ class DispatchResult:
 
 
 def look() -> bool:
-    """False when another process does it."""
+    """Run one pass; return False if another process holds the claim."""
     Dispatch.objects.get_or_create(pk=1)
     taken = claim(Dispatch, 1, ttl_s=60)
     if taken is None:
@@ -65,7 +65,7 @@ def look() -> bool:
     seen = read()
     now = timezone.now()
     with transaction.atomic():
-        # First, so that whoever else believes to have the claim waits here, and then has it not.
+        # Written first: another process that assumes the claim blocks here and then finds it lost.
         if taken.write(looked_at=now, **_state(seen, now)):
             active, ended = _keep(seen, now)
             _owe(active, ended, now)
@@ -74,10 +74,10 @@ def look() -> bool:
 
 
 def read() -> DispatchResult:
-    """What fires according to Prometheus; the alerts that an Alertmanager tells are left out."""
+    """Return the firing alerts from Prometheus without those that an Alertmanager delivers."""
     if not connections.any_known():
         return DispatchResult((), NOBODY)
-    found = firing(connections.fleet(), Scope())
+    found = firing_alerts.firing(connections.fleet(), Scope())
     teams, elsewhere = selectors.teams(), alertmanagers.told_elsewhere()
     ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing
@@ -102,10 +102,11 @@ def _state(seen: DispatchResult, now: datetime) -> dict[str, Any]:
 
 
 def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
-    """Note what was seen; all that fire now, and all that have ended lately."""
+    """Record the observed alerts; return all that are firing and all that resolved recently."""
     _see(seen.alerts, now)
     if seen.unknown:
-        # Nobody can say, so all are as they were; the time of not knowing counts for no end.
+        # The state is unknown: alerts stay as they are, and the gap does not count towards
+        # `MISSING`.
         SeenAlert.objects.filter(ended_at=None).update(seen_at=now)
         _see(_unknown(seen, now), now)
     else:
@@ -118,7 +119,7 @@ def _keep(seen: DispatchResult, now: datetime) -> tuple[Alerts, Alerts]:
 
 
 def _unknown(seen: DispatchResult, now: datetime) -> list[Alert]:
-    """The alert that no Prometheus can raise."""
+    """Return the alert for an unreachable Prometheus, which Prometheus cannot raise."""
     since = Dispatch.objects.get(pk=1).unknown_since
     if since is None or now - since < UNKNOWN:
         return []
@@ -154,7 +155,7 @@ def _alert(row: SeenAlert) -> Alert:
 
 
 def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
-    """Deliveries for all groups whose time has come."""
+    """Create deliveries for all groups that are due."""
     silences = [one.conditions for one in selectors.active()]
     loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
     names = dict(endpoints.endpoints().values_list("name", "pk"))
@@ -202,7 +203,7 @@ def _settle(
 
 
 def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping[str, Any]) -> None:
-    """A message that waits is overtaken by this one, which says how things stand now."""
+    """Create a delivery; it replaces one still waiting, which is out of date."""
     group.deliveries.filter(state=DeliveryState.WAITING).update(
         state=DeliveryState.DROPPED,
         error="A later message says how things stand.",

@@ -1,4 +1,4 @@
-"""Forms of silences, receivers and routes. They judge nothing themselves: the actions do."""
+"""Forms of silences, receivers and routes; validated by the actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOMENT = {"type": "datetime-local"}
 
 
 class Refusable(Styled, forms.Form):
-    """`given` is what was typed, as the actions take it."""
+    """`given` returns the submitted values in the shape that the actions take."""
 
     def given(self) -> dict[str, Any]:
         return {name: str(self.data.get(name, "")).strip() for name in self.fields}
@@ -63,7 +63,7 @@ class SilenceForm(Refusable):
 
 
 class ChangeSilenceForm(SilenceForm):
-    """`silence` has begun, or will; what is chosen as its length comes before its end."""
+    """Form of a pending or active silence; a chosen duration overrides the end time."""
 
     def __init__(self, silence: Silence, begun: bool, data: Any = None) -> None:
         shown = {
@@ -89,7 +89,9 @@ class ChangeSilenceForm(SilenceForm):
         self.order_fields(["matchers", "starts_at", "duration", "ends_at", "comment"])
 
     def given(self) -> dict[str, Any]:
-        """What was changed: a typed time has no seconds, which is no wish to lose them."""
+        """Return the changed values; the form's times have no seconds, so unchanged ones are left
+        out.
+        """
         wish = {key: value for key, value in super().given().items() if value != self.before[key]}
         if wish.get("duration"):
             wish.pop("ends_at", None)
@@ -101,8 +103,9 @@ def _typed(moment: datetime) -> str:
 
 
 class ReceiverForm(Refusable):
-    """Of one kind, with its fields only. `known`: it is there; an empty field of a secret then
-    keeps what is kept."""
+    """Fields of one kind of receiver. `known`: the receiver exists; an empty secret field then
+    keeps the stored secret.
+    """
 
     everything = forms.BooleanField(
         label="Tell it of all alerts",
@@ -127,7 +130,7 @@ class ReceiverForm(Refusable):
         self.fields = {**fields, **self.fields}
 
     def given(self) -> dict[str, Any]:
-        """As the actions take it: what is left empty of a known receiver's secrets is left out."""
+        """Return the submitted values without empty secrets of an existing receiver."""
         found: dict[str, Any] = {
             name: text for name, text in super().given().items() if text or self.known is None
         }

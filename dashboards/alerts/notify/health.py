@@ -1,6 +1,6 @@
-"""Who tells people of alerts now, and whether that works: for pages and REST.
+"""Notification status for pages and REST: who delivers alerts, and whether that works.
 
-Promises words where nobody does, with what to do about it.
+If nothing delivers alerts, the status states the remedy.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _LATE = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class NotificationStatus:
-    """`trouble` is "" while alerts are read and told. `elsewhere`: the metrics sources whose alerts
-    an Alertmanager tells."""
+    """`trouble` is empty while alerts are read and delivered. `elsewhere`: metrics sources whose
+    alerts an Alertmanager delivers.
+    """
 
     looked_at: datetime | None
     waiting: int
@@ -95,7 +96,7 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 def as_round() -> Round:
-    """Its line of the page System."""
+    """Return the entry of the System page."""
     found = standing()
     owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
     purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"

@@ -1,7 +1,4 @@
-"""What people and programs give, as values: durations, moments, texts, each refused by its field.
-
-Knows no row and no clock.
-"""
+"""Parse submitted values: durations, times and texts, each error assigned to its field."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ DURATION_REMEDY: Final = "Write it as 30m, 2h, 1d or 1h30m."
 
 
 def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
-    """The body as an object with known fields only."""
+    """Return the body as a mapping; raise `Refused` for unknown fields."""
     given = expect_object(data)
     names = list(known)
     unknown = [name for name in given if name not in names]
     if unknown:
         remedy = f"There are: {', '.join(names)}."
-        text = "There is no such field."
-        raise Refused(*(Problem(str(one), given[one], text, remedy, "unknown") for one in unknown))
+        fault = "There is no such field."
+        raise Refused(*(Problem(str(one), given[one], fault, remedy, "unknown") for one in unknown))
     return given
 
 
@@ -63,20 +60,20 @@ def flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
 def seconds(
     data: Mapping[str, Any], name: str, default: int, low: int, high: int, field: str = ""
 ) -> int:
-    """A number of seconds, or a text as Prometheus writes durations."""
+    """Parse a number of seconds or a Prometheus duration."""
     value = data.get(name, default)
     found = value if isinstance(value, int) and not isinstance(value, bool) else None
     if isinstance(value, str):
         found = _spelled(value.strip())
     if found is None or not low <= found <= high:
         remedy = f"{DURATION_REMEDY} From {spelled(low)} to {spelled(high)}."
-        text = "This is not a time that can be used here."
-        raise Refused(Problem(field or name, value, text, remedy, "duration"))
+        problem = "This is not a time that can be used here."
+        raise Refused(Problem(field or name, value, problem, remedy, "duration"))
     return found
 
 
 def moment(data: Mapping[str, Any], name: str) -> datetime | None:
-    """None when it is left out. A time without a zone is UTC."""
+    """Return None if the field is missing. A time without a zone is UTC."""
     value = data.get(name)
     if value in (None, ""):
         return None
@@ -91,7 +88,7 @@ def moment(data: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def spelled(number: int) -> str:
-    """ "1h30m" of 5400."""
+    """Format seconds: 5400 -> "1h30m"."""
     left, said = number, ""
     for size, unit in zip(_UNITS, "dhms", strict=True):
         if left >= size:

@@ -1,8 +1,7 @@
-"""Who is told of alerts, which, when not, and what became of it.
+"""Rows of notifications: receivers, routes, silences, alerts seen, groups and deliveries.
 
-Promises names and invariants only. `actions` writes what people want (receivers, routes, silences);
-`dispatching` alone writes what it saw and what it owes (seen alerts, groups, deliveries), and
-`delivering` what became of a delivery. Addresses and secrets of receivers are in the vault.
+`receivers`, `routes` and `silences` write their rows; `dispatcher` writes alerts, groups and new
+deliveries; `deliveries` writes their outcome. Addresses and secrets of receivers are in the vault.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class DeliveryState(models.TextChoices):
 
 
 class Receiver(models.Model):
-    """`shown` says where it goes without what is secret of it; `to` are addresses of e-mail."""
+    """`shown`: destination without its secret part; `to`: e-mail addresses."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=60, unique=True)
@@ -60,8 +59,7 @@ class Receiver(models.Model):
 
 
 class Route(models.Model):
-    """Which alerts a receiver is told of, together with which, and how often. Every route that
-    matches is used: none hides another."""
+    """Alerts that go to a receiver, their grouping and intervals. Every matching route is used."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="routes")
@@ -86,9 +84,10 @@ class Route(models.Model):
 
 
 class Silence(models.Model):
-    """`endpoint` is the one it is bound to (a condition `endpoint="..."`); whose team may see it
-    and end it. None: it may be about everything, and is the platform's. `remote`: its id in the
-    Alertmanagers which have it too, by metrics source."""
+    """`endpoint`: the one selected by a matcher `endpoint="..."`; its team may see and expire the
+    silence. None: platform-wide. `remote`: id in each Alertmanager that has it too, by metrics
+    source.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -122,7 +121,7 @@ class Silence(models.Model):
 
 
 class SeenAlert(models.Model):
-    """An alert since it was first seen; `ended_at` once it has been missing for long enough."""
+    """Alert since it was first seen; `ended_at` is set once it has been missing for long enough."""
 
     fingerprint = models.CharField(max_length=16, primary_key=True)
     labels = models.JSONField()
@@ -136,8 +135,9 @@ class SeenAlert(models.Model):
 
 
 class Group(models.Model):
-    """Alerts which a route tells together. `told` maps fingerprints to what the receiver heard
-    last; `due_at` is when it is looked at again."""
+    """Alerts that a route sends together. `told` maps fingerprints to the state last sent; `due_at`
+    is the next evaluation.
+    """
 
     route = models.ForeignKey(Route, on_delete=models.CASCADE, related_name="groups")
     key = models.CharField(max_length=32)
@@ -154,8 +154,9 @@ class Group(models.Model):
 
 
 class Delivery(models.Model):
-    """One message to one receiver. `body` is Alertmanager's webhook document; `next_at` when it is
-    tried (again). `endpoint`: the only one it is about, None where there are several or none."""
+    """One message to one receiver. `body`: Alertmanager webhook document; `next_at`: next attempt.
+    `endpoint`: the only one concerned, None for several or none.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     receiver = models.ForeignKey(
@@ -193,8 +194,9 @@ class Delivery(models.Model):
 
 
 class Dispatch(Observed):
-    """The only row of its kind: whose turn it is to look, and what the last look came to.
-    `unknown_since`: nobody could say since then which alerts fire."""
+    """Singleton: the dispatcher's claim and last result. `unknown_since`: time since which the
+    firing alerts are unknown.
+    """
 
     unknown_since = models.DateTimeField(null=True, blank=True)
     looked_at = models.DateTimeField(null=True, blank=True)

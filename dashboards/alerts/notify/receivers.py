@@ -1,8 +1,7 @@
-"""Receivers and routes: check, do, notify. For admins of the platform.
+"""Receivers: validate, write, record. Admins only.
 
-Promises that addresses which may be secret and the secrets themselves are in the vault only (never
-in a row, the trail or an answer), and that an address nobody should be able to reach through the
-console is refused before it is kept.
+Secrets and secret URLs are stored only in the vault, never in a row, the audit log or a response.
+Forbidden addresses are rejected before they are stored.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MOST_TO, _LEAST_SECRET = 20, 16
 
 
 def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
-    """`everything`: with a route for all alerts."""
+    """Create a receiver; `everything` adds a route for all alerts."""
     require(actor, "admin")
     given = input_values.mapping(data, FIELDS)
     gathered = Gathered()
@@ -63,7 +62,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
 def change(
     actor: Any, name: str, data: Any, *, expected: int | None = None, request_id: str = ""
 ) -> Receiver:
-    """What is left out stays; a secret is replaced, never shown."""
+    """Set the given fields; omitted fields and secrets keep their values."""
     require(actor, "admin")
     given = input_values.mapping(data, ("url", "secret", "to", "enabled"))
     with transaction.atomic():
@@ -84,7 +83,7 @@ def change(
 
 
 def delete(actor: Any, name: str, *, expected: int | None = None, request_id: str = "") -> None:
-    """With its routes; what it was sent stays in the history."""
+    """Delete the receiver and its routes; its deliveries stay in the history."""
     require(actor, "admin")
     with transaction.atomic():
         found = _locked(name)
@@ -96,7 +95,7 @@ def delete(actor: Any, name: str, *, expected: int | None = None, request_id: st
 
 
 def try_out(actor: Any, name: str, *, request_id: str = "") -> Delivery:
-    """Sent at once, tried once: the delivery says what became of it."""
+    """Send a test message in one immediate attempt; the delivery holds the result."""
     require(actor, "admin")
     found = Receiver.objects.filter(name=name).first() or _no_receiver(name)
     labels = {"alertname": "EmberlineTest", "severity": "ticket"}
@@ -134,8 +133,7 @@ def _name(given: Mapping[str, Any]) -> str:
 def _take(
     receiver: Receiver, given: Mapping[str, Any], gathered: Gathered, *, new: bool
 ) -> dict[str, str]:
-    """Write the given values onto the row and return those for the vault. Bad values are left in
-    `gathered`."""
+    """Write the values to the row and return those for the vault; add problems to `gathered`."""
     enabled = gathered.take(input_values.flag, given, "enabled", receiver.enabled)
     receiver.enabled = bool(enabled)
     if receiver.kind == ReceiverKind.EMAIL:

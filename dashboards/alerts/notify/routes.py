@@ -1,4 +1,4 @@
-"""Which receiver is told of what: routes, for admins of the platform. Check, do, notify."""
+"""Routes of alerts to receivers: validate, write, record. Admins only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIELDS: Final = (
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 GROUP_BY = ("alertname", "endpoint")
 _DAY = 86400
-# Field, column, default, least and most seconds.
+# Field, column, default, minimum and maximum in seconds.
 _TIMES: Final = (
     ("group_wait", "wait_s", 30, 0, 3600),
     ("group_interval", "interval_s", 300, 10, _DAY),
@@ -59,7 +59,7 @@ def change(
 
 
 def delete(actor: Any, pk: UUID, *, expected: int | None = None, request_id: str = "") -> None:
-    """What it has told is not taken back; that it ended is then told by nobody."""
+    """Delete the route; resolutions of alerts it has sent are not sent."""
     require(actor, "admin")
     with transaction.atomic():
         found = _locked(pk, expected)
@@ -79,7 +79,7 @@ def facts(route: Route) -> dict[str, Any]:
 
 
 def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
-    """Write the given values onto the row; raise `Refused` with every bad one."""
+    """Write the values to the row; raise `Refused` with all problems."""
     gathered = Gathered()
     receiver = gathered.take(
         input_values.text, given, "receiver", 60, needed=new or "receiver" in given

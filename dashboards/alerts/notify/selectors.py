@@ -1,7 +1,7 @@
-"""Every read of silences, receivers, routes and deliveries that pages and the API make.
+"""Queries on silences, receivers, routes and deliveries for pages and the API.
 
-Silences and deliveries about one endpoint are seen by who may see that endpoint, all else by people
-with a role everywhere.
+Rows about one endpoint are visible to users who may see that endpoint, all others to users with a
+role on the whole platform.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SILENCE_STATES = ("active", "pending", "expired")
 
 
 def silences(viewer: Somebody) -> QuerySet[Silence]:
-    """Latest first."""
+    """Return the visible silences, latest first."""
     rows = Silence.objects.select_related("endpoint")
     return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
 
@@ -52,19 +52,19 @@ def silence(viewer: Somebody, pk: UUID) -> Silence:
 
 
 def active() -> list[Silence]:
-    """Those which hold now, for who decides what is told."""
+    """Return all active silences, for the dispatcher."""
     return list(Silence.objects.filter(in_state("active")))
 
 
 def remote_ids() -> list[str]:
-    """Of silences which Alertmanagers have too."""
+    """Return the Alertmanager ids of our silences."""
     rows = Silence.objects.exclude(remote={}).order_by("-created_at")
     return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class ForAlertmanager:
-    """What an Alertmanager needs to tell who the console would: nothing of it is secret."""
+    """Configuration for an Alertmanager that sends what the console would send; holds no secret."""
 
     receivers: list[ReceiverFacts]
     routes: list[RouteFacts]
@@ -75,12 +75,12 @@ class ForAlertmanager:
         return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
 
     def spec(self) -> dict[str, Any]:
-        """Of an AlertmanagerConfig."""
+        """Return the `spec` of an AlertmanagerConfig."""
         return alertmanager_object.spec(self.receivers, self.routes, self.teams, self.mail)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What the Secret beside it must hold."""
+        """Return the keys that its Secret must contain."""
         return alertmanager_object.keys(self.receivers, self.mail)
 
     def object(self) -> str:
@@ -119,7 +119,7 @@ def for_alertmanager() -> ForAlertmanager:
 
 
 def teams() -> Mapping[str, str]:
-    """The slug of each endpoint's team by the endpoint's name."""
+    """Return the team slug of each endpoint by endpoint name."""
     rows = endpoints.endpoints().exclude(team=None).values_list("name", "team__slug")
     return dict(rows)
 
@@ -129,7 +129,7 @@ def receivers() -> QuerySet[Receiver]:
 
 
 def receivers_with_latest() -> list[tuple[Receiver, Delivery | None]]:
-    """With their routes and the latest message to each, in three queries."""
+    """Return receivers with routes and latest delivery, in three queries."""
     routes = Prefetch("routes", Route.objects.select_related("receiver"))
     latest = Delivery.objects.filter(receiver=OuterRef("pk")).order_by("-created_at")
     rows = receivers().prefetch_related(routes).annotate(last=Subquery(latest.values("pk")[:1]))

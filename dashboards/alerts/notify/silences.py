@@ -1,7 +1,7 @@
-"""Making, changing and ending silences: check, do, notify.
+"""Create, change and expire silences: validate, write, record.
 
-Promises that who silences an endpoint may change it, that a silence which could touch more than one
-endpoint is made by an operator of the platform, and that the trail says who silenced what and why.
+A silence of one endpoint needs the operator role on it; one that may match several endpoints needs
+it on the platform. The audit log records author and reason.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
 
 
 def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> None:
-    """What is left out stays. One that has begun keeps its beginning; one that has ended is over
-    for good."""
+    """Set the given fields. A started silence keeps its start; an expired one cannot be changed."""
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
     if silence.ends_at <= now:
@@ -100,7 +99,7 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
         if done:
             said = diff(_facts(before), _facts(after))
             record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
-    if not done:  # somebody ended it meanwhile
+    if not done:  # expired concurrently
         alertmanagers.expire(remote)
         raise _over()
 
@@ -129,7 +128,7 @@ def _over() -> Refused:
 
 
 def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
-    """At once; one that has ended stays as it is."""
+    """Expire the silence now; no effect if it has already expired."""
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
     if silence.ends_at > now:
@@ -152,7 +151,9 @@ def _conditions(given: Mapping[str, Any]) -> Matchers:
 
 
 def _bound_to(actor: Any, conditions: Matchers) -> Any:
-    """The endpoint whose alerts alone these are; None for an operator of the platform only."""
+    """Return the only endpoint matched; None if there are several and the actor is a platform
+    operator.
+    """
     name = matchers.pinned(conditions, "endpoint")
     found = endpoints.endpoints(actor).filter(name=name).first() if name else None
     if found is not None:
@@ -180,7 +181,7 @@ def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]
 def _new_times(
     given: Mapping[str, Any], silence: Silence, now: datetime
 ) -> tuple[datetime, datetime]:
-    """A `duration` is from now on, or from its beginning where that is later."""
+    """Return the new times; `duration` counts from now, or from a later start."""
     wished = input_values.moment(given, "starts_at")
     begun = silence.starts_at <= now
     if begun and wished not in (None, silence.starts_at):
@@ -207,7 +208,7 @@ def _judge_end(given: Mapping[str, Any], starts: datetime, ends: datetime) -> No
 
 
 def follow_ends(ended: frozenset[str]) -> None:
-    """Those which somebody ended in an Alertmanager are over here too."""
+    """Expire the silences that were expired in an Alertmanager."""
     now = timezone.now()
     for one in Silence.objects.filter(ends_at__gt=now).exclude(remote={}):
         if ended & set(one.remote.values()):

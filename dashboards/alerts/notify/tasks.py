@@ -1,4 +1,4 @@
-"""Looking at what fires, carrying what is owed, forgetting what is old."""
+"""Celery tasks: dispatch alerts, send deliveries, prune old rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, name="dashboards.notify.tasks.look")
 def look() -> None:
-    """Every ten seconds; what is due is carried by tasks of its own, side by side."""
+    """Dispatch every ten seconds and start a task for each due delivery."""
     from django.utils import timezone
 
     from dashboards.alerts.notify import deliveries, dispatcher

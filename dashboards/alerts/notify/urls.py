@@ -1,4 +1,4 @@
-"""Pages of who is told of alerts, mounted by console.urls under "alerts/"."""
+"""Page routes of receivers and silences, mounted by console.urls under "alerts/"."""
 
 from __future__ import annotations
 

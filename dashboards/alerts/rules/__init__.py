@@ -1,4 +1,4 @@
-"""Every alert rule there is, and the file of them. Rules stand in the modules named about_*."""
+"""Built-in alert rules, a module for each subject, and the Prometheus rule file."""
 
 from dashboards.alerts.rules.rule import PAGE, SEVERITIES, TICKET, Only, Rule, Setting
 from dashboards.alerts.rules.rule_file import (

@@ -1,7 +1,6 @@
-"""Alert rules about cache tiers and the traffic between workers and them. Pure.
+"""Alert rules for cache tiers and the transfers between workers and tiers.
 
-No request fails because of a cache, so none of these wakes anybody: they say why first tokens are
-late, or soon will be. Names of metrics stand in queries.py.
+A cache problem fails no request, so none of these rules pages: they explain a rising TTFT.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _turning() -> str:
 
 
 def _failed() -> str:
-    """Either; one that is zero must not hide the other."""
+    """Add both, with 0 for a missing one."""
     found = (
         f"{rate(metric, _TIER, '<window>')} > 0"
         for metric in (q.PROMOTIONS_FAILED, q.CASCADES_FAILED)
@@ -87,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         about=_POOL,
         parameters=(
             Parameter("threshold", "Fuller than", 0.95, 0.1, 1.0, "share"),
-            # Full and turning over, not just full.
+            # Full with evictions, not just full.
             Parameter("evictions", "And more values leave it than", 10.0, 0.0, 1e6, "a second"),
         ),
         unit="share",

@@ -1,10 +1,9 @@
-"""Alert rules about what is below workers: pods by kube-state-metrics, GPUs by DCGM. Pure.
+"""Alert rules for the layers below workers: pods (kube-state-metrics) and GPUs (DCGM).
 
-Where the exporter is not there they never fire, and their rule says which one it is (`needs`).
-Exporters tell of everything in a cluster; only what bears the names of our workloads is looked at,
-and whose it is is read from that name: pods of an endpoint are called NAME-worker-… or
-NAME-router-…. A label `endpoint` which the scrape itself added (a port's name) is overwritten.
-DCGM's own pod is `pod` where its scrape keeps no labels; the worker's is `exported_pod` then.
+Without its exporter a rule never fires; `needs` names the exporter. Only objects with our workload
+names are selected, and the endpoint is derived from the name (NAME-worker-…, NAME-router-…), which
+overwrites a label `endpoint` set by the scrape (a port name). If DCGM is scraped without
+`honor_labels`, `pod` is DCGM's own pod and `exported_pod` the worker's.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _STUCK = "CrashLoopBackOff|ImagePullBackOff|ErrImagePull"
 
 
 def _named(expr: str, label: str = "pod", tail: str = "-.+") -> str:
-    """With the endpoint's name; the longest that fits, for a name may end in -worker itself."""
+    """Add the endpoint name as a label: the longest match, since a name may end in -worker."""
     whose = f"(.+)-(?:worker|router){tail}|.*"
     return f'label_replace({expr}, "endpoint", "$1", "{label}", "{whose}")'
 
 
 def _gpu(metric: str, over: str = "", span: str = "") -> str:
-    """The same, whichever of both labels names the worker."""
+    """Select the workers' series by either of the two labels."""
     mine, relayed = (
         f"{over}({metric}{{{label}{_WORKERS}}}{span})" if over else f"{metric}{{{label}{_WORKERS}}}"
         for label in ("pod", "exported_pod")

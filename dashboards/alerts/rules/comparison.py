@@ -1,8 +1,7 @@
-"""A rule's condition, read without parsing PromQL: what it compares, and whether it names metrics.
+"""Split the condition of a rule into measure and thresholds, and find selectors without a metric.
 
-The halves of a comparison are texts which Prometheus can be asked by themselves where the
-condition was PromQL; where it is no comparison of one thing, the condition itself is what is
-measured. Whether a text is PromQL is Prometheus' to say. Pure.
+Works on tokens without parsing PromQL; Prometheus validates the syntax. If the condition is not a
+comparison of one value, the whole condition is the measure.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NARROWING: Final = frozenset(("and", "unless"))
 _MATCHING = re.compile(r"\s*(?:on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?", re.I)
 
 
-# Words which may stand before a selector and are no metric's name.
+# Keywords that may precede a selector.
 _WORDS: Final = frozenset(
     ("and", "or", "unless", "bool", "on", "ignoring", "group_left", "group_right", "by", "without")
 )
@@ -32,8 +31,8 @@ _PREFIX = re.compile(r"\^?(?:\((?:\?:)?)*[A-Za-z_:][A-Za-z0-9_:]{2}")
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """`thresholds`: what `value` is compared with; none where that is not known. `falls`: what is
-    low is what is looked for."""
+    """`thresholds`: operands compared with `value`, empty if unknown. `falls`: low values are
+    bad."""
 
     value: str
     thresholds: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class _Token:
 
 
 def halves(condition: str) -> Halves:
-    """What narrows a condition (`and`, `unless`) is left out: it measures nothing."""
+    """Split the condition; `and` and `unless` clauses are dropped, since they measure nothing."""
     text = _bare(condition)
     tokens = list(_outside(text))
     words = [one.text.lower() for one in tokens]
@@ -69,9 +68,9 @@ def halves(condition: str) -> Halves:
 
 
 def unselective(condition: str) -> str:
-    """Return the first selector which names no metric, such as `{__name__=~".+"}`; "" if all do.
+    """Return the first selector without a metric name, such as `{__name__=~".+"}`, or "".
 
-    A regular expression names metrics if each alternative begins with 3 plain characters.
+    A regular expression names metrics if each alternative begins with 3 literal characters.
     """
     found = [one for one in _TOKEN.findall(condition) if one.strip() and not one.startswith("#")]
     for place, one in enumerate(found):
@@ -92,7 +91,7 @@ def _names_metrics(matchers: list[str]) -> bool:
         rest = matchers[place + 1 :]
         is_first = place == 0 or matchers[place - 1] == ","
         if is_first and label[0] in _QUOTES and rest[:1] in ([], [","]):
-            return len(label) > 2  # {"a.metric"}, as Prometheus 3 has it
+            return len(label) > 2  # {"a.metric"}, Prometheus 3 syntax
         if (
             not is_first
             or label.strip("".join(_QUOTES)) != "__name__"
@@ -107,7 +106,7 @@ def _names_metrics(matchers: list[str]) -> bool:
 
 
 def number(text: str) -> float | None:
-    """None where it is none, or one only Prometheus can read."""
+    """Return the number, or None if Python cannot parse it."""
     try:
         return float(text.replace(" ", ""))
     except ValueError:
@@ -127,7 +126,7 @@ def _outside(text: str) -> Iterator[_Token]:
 
 
 def _bare(text: str) -> str:
-    """Without comments, and without brackets around all of it."""
+    """Remove comments and the brackets around the whole text."""
     tokens = [one for one in _TOKEN.findall(text) if not one.startswith("#")]
     text = "".join(tokens).strip()
     while text.startswith("(") and _is_one_pair(text):
@@ -136,7 +135,7 @@ def _bare(text: str) -> str:
 
 
 def _is_one_pair(text: str) -> bool:
-    """Whether the bracket that opens first closes last."""
+    """Return whether the first bracket closes at the end of the text."""
     depth = 0
     for found in _TOKEN.finditer(text):
         depth += (found[0] in "([{") - (found[0] in ")]}")
@@ -146,7 +145,7 @@ def _is_one_pair(text: str) -> bool:
 
 
 def _unmatched(text: str) -> str:
-    """An operand without the words on how series are matched."""
+    """Remove vector matching keywords from the start of an operand."""
     while found := _MATCHING.match(text):
         text = text[found.end() :]
     return text.strip()

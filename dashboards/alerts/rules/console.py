@@ -1,7 +1,7 @@
-"""Alert rules about the console's own disk, from the console's metrics. Pure.
+"""Alert rules for the console's disk, from the console's metrics.
 
-While the disk is full Prometheus stores no sample: the last one of the past hour counts, so that a
-firing alert does not resolve at the moment it becomes true.
+With a full disk Prometheus stores no samples: the last one of the past hour is used, so that the
+alert does not resolve when the disk fills up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Alert rules about money: budgets, as the console itself counts them. Pure."""
+"""Alert rules for budgets, from the console's metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number of a rule which people may set: its bounds, and how PromQL and people read it. Pure."""
+"""User-settable number of a rule: bounds, PromQL text and display text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-# "edge" is the bound of a histogram's bucket, which Prometheus versions write as 1 or 1.0.
+# "edge": a histogram bucket bound, which Prometheus versions write as 1 or 1.0.
 Unit = Literal["", "seconds", "share", "percent", "a second", "celsius", "window", "edge"]
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)?")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`choices`: the only values there are, () for any between `low` and `high`."""
+    """`choices`: the allowed values; if empty, any from `low` to `high`."""
 
     name: str
     label: str
@@ -27,7 +27,7 @@ class Parameter:
     choices: tuple[float, ...] = ()
 
     def written(self, value: float) -> str:
-        """In PromQL."""
+        """Format for PromQL."""
         if self.unit == "window":
             return duration(int(value))
         if self.unit == "edge":
@@ -35,7 +35,7 @@ class Parameter:
         return f"{value:g}"
 
     def shown(self, value: float) -> str:
-        """To people."""
+        """Format for display."""
         if self.unit in ("seconds", "edge"):
             return f"{value * 1000:g} ms" if 0 < value < 0.1 else f"{value:g} s"
         if self.unit == "share":
@@ -48,7 +48,7 @@ class Parameter:
         )
 
     def fault(self, value: object) -> str:
-        """What is wrong with the value; "" when nothing is."""
+        """Return the problem with the value, or ""."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return "This is no number."
         if not math.isfinite(value):
@@ -69,7 +69,7 @@ class Parameter:
 
 
 def duration(seconds: int) -> str:
-    """As Prometheus writes it: 300 -> "5m"."""
+    """Format as a Prometheus duration: 300 -> "5m"."""
     for unit in ("w", "d", "h", "m"):
         size = _UNITS_S[unit]
         if seconds and seconds % size == 0:
@@ -78,13 +78,13 @@ def duration(seconds: int) -> str:
 
 
 def in_words(seconds: int) -> str:
-    """300 -> "5 min"."""
+    """Format for display: 300 -> "5 min"."""
     text = duration(seconds)
     return f"{text[:-1]} {'min' if text[-1] == 'm' else text[-1]}"
 
 
 def said(unit: str, value: float) -> str:
-    """A measured value to three digits."""
+    """Format a measured value with three digits."""
     if unit == "share":
         return f"{value * 100:.3g} %"
     if unit == "seconds":
@@ -94,7 +94,7 @@ def said(unit: str, value: float) -> str:
 
 
 def seconds_of(text: str) -> int | None:
-    """ "5m", "5 min", "90" or "90s" in seconds; None when it is none of these."""
+    """Parse "5m", "5 min", "90" or "90s"; return None for other texts."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         return None

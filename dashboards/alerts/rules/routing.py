@@ -1,8 +1,7 @@
-"""Alert rules about routers and what they know. Pure; names of metrics stand in queries.py.
+"""Alert rules for routers: fallbacks, load imbalance, errors and predictions.
 
-Two rules of the usual set are made differently. A prompt nobody has seen (`fallback_no_match`) is
-no fault, so RoutingFallback counts only what kvaware could not place. And a queue without a limit
-is no full queue.
+A prompt without cached blocks (`fallback_no_match`) is no fault, so RoutingFallback counts only
+requests that kvaware could not route. Queues without a limit are never full.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
-_FEWEST = f"{fallbacks.FEWEST / 600:.4f}"  # decisions a second which say something of a share
+_FEWEST = f"{fallbacks.FEWEST / 600:.4f}"  # minimum decisions/s for a meaningful share
 
 
 def _part(label: str, default: float) -> Parameter:
@@ -49,7 +48,7 @@ def _errors() -> str:
 
 
 def _dishonest() -> str:
-    """Predicted tokens are tens or hundreds a request: one a second is hardly any traffic."""
+    """Predicted tokens are tens or hundreds a request, so 1 token/s is almost no traffic."""
     reported = rate(q.ROUTER_CACHED, _ENDPOINT, "<window>")
     return f"{reported} / ({rate(q.ROUTER_PREDICTED, _ENDPOINT, '<window>')} > 1)"
 
@@ -140,7 +139,7 @@ RULES: tuple[Rule, ...] = (
         parameters=(
             Parameter("threshold", "More times its share than", 2.0, 1.0, 1000.0),
             window("10m"),
-            # Fewer say nothing about a share.
+            # Fewer give no meaningful share.
             Parameter("traffic", "While a worker gets more than", 0.1, 0.0, 1000.0, "a second"),
         ),
     ),

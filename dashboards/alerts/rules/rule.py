@@ -1,10 +1,10 @@
-"""What an alert rule is, and how Prometheus reads it. Pure.
+"""Definition of an alert rule and its rendering for Prometheus.
 
-Promises that every alert says whom it is about, what it means and what to do, and that a rule with
-other numbers for some endpoints judges every endpoint exactly once. Must not know Django or HTTP.
+Every alert names its subject, meaning and remedy. With settings for single endpoints, each endpoint
+is still evaluated exactly once.
 
-The texts hold places: `<measured>` is the rule's own value, `<only>` in a selector says which
-endpoints, any other is a parameter. PromQL has no such signs.
+Placeholders in texts: `<measured>` is the rule's measure, `<only>` in a selector the endpoint
+matcher, any other a parameter. PromQL has no such syntax.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _EMPTY = re.compile(r",(?=\})|\{\}")
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Which endpoints: these, or all `without` these. Without names: all."""
+    """Selected endpoints: `names`, or all but `names` if `without`. Without names: all."""
 
     names: tuple[str, ...] = ()
     without: bool = False
 
     def matcher(self, label: str) -> str:
-        """Names of endpoints hold nothing that a pattern knows."""
+        """Return the label matcher. Endpoint names contain no regular expression characters."""
         if not self.names:
             return ""
         if len(self.names) == 1:
@@ -40,7 +40,7 @@ class Only:
         return f'{label}{"!~" if self.without else "=~"}"{"|".join(self.names)}"'
 
     def around(self, expr: str) -> str:
-        """For what is known by the label of its result alone."""
+        """Filter an expression whose endpoint label only exists in the result."""
         if not self.names:
             return expr
         named = (f'label_replace(vector(0), "endpoint", "{one}", "", "")' for one in self.names)
@@ -54,7 +54,7 @@ ALL: Final = Only()
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What somebody set of a rule; what is left out is as the next wider one has it."""
+    """User settings of a rule; unset fields inherit from the next wider setting."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     lasting_s: int | None = None
@@ -72,10 +72,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`lasting` as Prometheus writes it. `about` is the label which names whom it is about; an
-    endpoint is named by the label `endpoint` of the alert, whatever the metric calls it.
-    `needs`: the exporter without which it can never fire, "" when our own parts are enough.
-    `unit`: of what is measured."""
+    """`lasting`: the `for` duration in Prometheus syntax. `about`: label that identifies the
+    subject; alerts on endpoints have the label `endpoint` whatever the metric's label is.
+    `needs`: exporter required, empty for our own metrics. `unit`: of the measure.
+    """
 
     name: str
     measured: str
@@ -91,12 +91,12 @@ class Rule:
 
     @property
     def per_endpoint(self) -> bool:
-        """Whether an endpoint may have numbers of its own."""
+        """Return whether the rule accepts settings for single endpoints."""
         return self.about in _ENDPOINTS or self.by_result
 
     @property
     def by_result(self) -> bool:
-        """Whether its endpoint is known by the label of its result alone."""
+        """Return whether the endpoint label only exists in the result."""
         return self.about not in _ENDPOINTS and '"endpoint", "$1"' in self.condition + self.measured
 
     @property
@@ -116,11 +116,11 @@ class Rule:
         return self._filled(self.condition, setting, only)
 
     def value(self, setting: Setting, only: Only = ALL) -> str:
-        """What is compared, as a question of its own."""
+        """Return the PromQL of the measure."""
         return self._filled("<measured>", setting, only)
 
     def told(self, setting: Setting) -> str:
-        """What it means, with these numbers."""
+        """Return the summary with the values of the setting."""
         values = setting.over(self.defaults).values
         shown = {one.name: one.shown(values[one.name]) for one in self.parameters}
         return _PLACE.sub(lambda found: shown[found[1]], self.says)
@@ -137,29 +137,29 @@ class Rule:
     def data(
         self, setting: Setting | None = None, only: Only = ALL, runbook: str = ""
     ) -> dict[str, Any]:
-        """As a rule file has it."""
-        chosen = (setting or Setting()).over(self.defaults)
+        """Return the entry for the rule file."""
+        effective = (setting or Setting()).over(self.defaults)
         whose = f"{{{{ $labels.{self.about} }}}}" if self.about else "All endpoints"
-        labels = {"severity": chosen.severity}
+        labels = {"severity": effective.severity}
         if self.about in _ENDPOINTS:
             labels["endpoint"] = whose
         annotations = {
-            "summary": f"{whose}: {self.told(chosen)}",
+            "summary": f"{whose}: {self.told(effective)}",
             "description": f"{self.remedy} (now {{{{ $value | humanize }}}})",
         }
         if runbook:
             annotations["runbook_url"] = runbook
         return {
             "alert": self.name,
-            "expr": self.expression(chosen, only),
-            "for": duration(chosen.lasting_s or 0),
+            "expr": self.expression(effective, only),
+            "for": duration(effective.lasting_s or 0),
             "labels": labels,
             "annotations": annotations,
         }
 
 
 def chosen(metric: str, inner: str = "") -> str:
-    """A selector of whichever endpoints are looked at."""
+    """Return a selector with the `<only>` placeholder."""
     return f"{metric}{{{inner},<only>}}" if inner else f"{metric}{{<only>}}"
 
 
@@ -168,14 +168,16 @@ def rate(metric: str, by: str, window: str, inner: str = "", offset: str = "") -
 
 
 def unless_expected(label: str, kinds: str = "start|update|stop") -> str:
-    """Return the clause that leaves out endpoints in transition of these `kinds`; `label` names
-    the endpoint in the result. Without the console's metrics nothing is left out."""
+    """Return the clause that excludes endpoints in transition of these `kinds`.
+
+    `label` names the endpoint in the result. Without the console's metrics nothing is excluded.
+    """
     series = f'{q.ENDPOINT_TRANSITION}{{kind=~"{kinds}"}}'
     return f"unless on ({label}) {_relabelled(series, 'endpoint_name', label)}"
 
 
 def unless_starting() -> str:
-    """Return the clause that leaves out workers before their first readiness."""
+    """Return the clause that excludes workers before their first readiness."""
     return (
         f"unless on (endpoint_name, pod) {_relabelled(q.WORKER_STARTING, 'worker', 'pod')} "
         f"{unless_expected('endpoint_name', 'stop')}"
@@ -189,11 +191,11 @@ def _relabelled(series: str, source: str, target: str) -> str:
 
 
 def quantile(share: float, metric: str, by: str, window: str, inner: str = "") -> str:
-    """Of a histogram; `by` without `le`."""
+    """Return the quantile of a histogram; `by` without `le`."""
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', f'le, {by}', window, inner)})"
 
 
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
-    """Over which time is looked."""
+    """Return the parameter for the rate window."""
     first, least, most = (float(seconds_of(one) or 0) for one in (default, low, high))
     return Parameter("window", "Looked at over", first, least, most, "window")

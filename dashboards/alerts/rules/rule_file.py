@@ -1,4 +1,4 @@
-"""All rules together, and the file of them which Prometheus loads. Pure."""
+"""Collection of all alert rules, and the Prometheus rule file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ BY_NAME: Final = {rule.name: rule for rule in RULES}
 
 
 def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
-    """A group whose rules are all off is left out: Prometheus wants none empty."""
+    """Return the rule groups; groups without enabled rules are omitted, as Prometheus rejects
+    them."""
     found = [
         {"name": name, "rules": [one for rule in rules for one in settings.rendered(rule)]}
         for name, rules in GROUPS.items()
@@ -39,9 +40,11 @@ def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
 def in_cluster(
     settings: Settings, labels: Mapping[str, str], *, with_console: bool
 ) -> list[dict[str, Any]]:
-    """What a cluster's own Prometheus can judge by what it scrapes there: endpoints, pools and
-    pods, the console only `with_console`; and rules of one's own. `labels` are put on every
-    alert."""
+    """Return the groups that a cluster's Prometheus can evaluate from its own scrapes.
+
+    These are rules on endpoints, pools and pods, user-written rules and, `with_console`, rules on
+    the console. `labels` are added to every alert.
+    """
     elsewhere = {rule.name for rule in RULES if rule.about in OF_CONSOLE and not with_console}
     found = []
     for group in groups(settings):
@@ -56,13 +59,13 @@ def in_cluster(
 
 
 def render(settings: Settings = UNSET) -> str:
-    """A rule file."""
+    """Return the rule file as YAML."""
     head = "# Written by Emberline; changes here are lost. Rules are set on its page Alerts.\n"
     return head + yaml.safe_dump({"groups": groups(settings)}, sort_keys=False, width=1000)
 
 
 def render_object(settings: Settings = UNSET, name: str = "emberline-rules") -> str:
-    """The same as an object for the Prometheus operator."""
+    """Return the rules as a PrometheusRule object in YAML."""
     made = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -1,6 +1,6 @@
-"""Runbook steps of each alert, for its rule's page and docs/reference/alert-rules.md. Pure.
+"""Runbook steps of each alert, for the rule's page and docs/reference/alert-rules.md.
 
-Promises steps for every built-in rule. A step says where to look, and what follows from it.
+Every built-in rule has steps. A step states what to check and what follows from the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is set of all rules, for all endpoints and for some, and the rules people wrote. Pure.
+"""Settings of all rules, platform-wide and for single endpoints, and user-written rules.
 
-Promises that each endpoint is judged by exactly one setting of a rule: the endpoints of equal
-settings share a rule, and the rule of all others leaves them out.
+Each endpoint is evaluated by exactly one setting of a rule: endpoints with equal settings share an
+entry, and the platform-wide entry excludes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dashboards.alerts.rules.rule import ALL, Only, Rule, Setting
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A rule somebody wrote."""
+    """User-written rule."""
 
     name: str
     expr: str
@@ -43,7 +43,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`of_endpoints`: by rule, then by endpoint. `console_url`: "" where it is not known."""
+    """`of_endpoints`: by rule, then by endpoint. `console_url` is empty if unknown."""
 
     everywhere: Mapping[str, Setting] = field(default_factory=dict)
     of_endpoints: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Settings:
     console_url: str = ""
 
     def of(self, rule: Rule, endpoint: str = "") -> Setting:
-        """Complete."""
+        """Return the effective setting, with defaults filled in."""
         wide = self.everywhere.get(rule.name, Setting()).over(rule.defaults)
         mine = self.of_endpoints.get(rule.name, {}).get(endpoint)
         return mine.over(wide) if mine is not None else wide
@@ -60,7 +60,7 @@ class Settings:
         return f"{self.console_url}/alerts/rules/{name}/" if self.console_url else ""
 
     def split(self, rule: Rule) -> list[tuple[Setting, Only]]:
-        """The settings in force, and of whom each is; the one of all others first."""
+        """Return the effective settings with their endpoints; the platform-wide one first."""
         wide = self.of(rule)
         named = self.of_endpoints.get(rule.name, {}) if rule.per_endpoint else {}
         groups: list[tuple[Setting, list[str]]] = []
@@ -78,7 +78,7 @@ class Settings:
         return [(wide, rest), *((setting, Only(tuple(names))) for setting, names in groups)]
 
     def rendered(self, rule: Rule) -> list[dict[str, Any]]:
-        """One a setting; a rule that is off is in no file."""
+        """Return one entry for each enabled setting."""
         return [
             rule.data(setting, only, self.runbook(rule.name))
             for setting, only in self.split(rule)
@@ -90,5 +90,5 @@ UNSET: Final = Settings()
 
 
 def _plain(text: str) -> str:
-    """Prometheus reads annotations as templates; what a person wrote is a text."""
+    """Escape braces: Prometheus expands annotations as templates."""
     return text.replace("{{", '{{ "{{" }}')

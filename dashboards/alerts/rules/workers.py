@@ -1,8 +1,7 @@
-"""Alert rules about workers: how fast they answer, what waits, and whether their cache still helps.
+"""Alert rules for workers: latency, queues and cache hit rate.
 
-Pure; names of metrics stand in queries.py. Thresholds are those of an endpoint for people who wait
-for words; a batch endpoint breaks some of them by intent. A series that is not there (another
-version of vLLM, no traffic) fires nothing: that numbers are missing is said by rules of its own.
+Thresholds suit interactive endpoints; batch endpoints exceed some of them by design. A missing
+series (other vLLM version, no traffic) fires nothing: separate rules report missing metrics.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from dashboards.boards import queries as q
 
 _ENDPOINT = "namespace, endpoint_name"
 _WORKER = f"{_ENDPOINT}, pod"
-# Edges of vLLM's histogram of first tokens: only at one of them is a share exact.
+# Bucket bounds of vLLM's TTFT histogram: a share is exact only at a bound.
 _EDGES = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
 
 _TRAFFIC = Parameter(
-    # A quantile of fewer is one request's fate.
+    # With fewer requests a quantile reflects single requests.
     "traffic",
     "While there are more requests than",
     0.1,
@@ -28,13 +27,13 @@ _TRAFFIC = Parameter(
 _BURN = (
     Parameter("target", "A first token is late after", 1.0, 0.1, 40.0, "edge", _EDGES),
     Parameter("allowed", "Of a month's requests may be late", 0.05, 0.001, 0.5, "share"),
-    # A month's allowance in two days (Site Reliability Workbook, chapter 5).
+    # Consumes a month's error budget in two days (Site Reliability Workbook, chapter 5).
     Parameter("burn", "Times faster than the allowance lasts", 14.4, 1.0, 1000.0),
 )
 
 
 def _slower(span: str) -> str:
-    """Share of requests whose first token came later than the target."""
+    """Return the share of requests with TTFT above the target."""
     good = rate(f"{q.TTFT}_bucket", _ENDPOINT, span, 'le=~"<target>"')
     return f"(1 - {good} / {rate(f'{q.TTFT}_count', _ENDPOINT, span)})"
 
@@ -44,7 +43,7 @@ def _busy() -> str:
 
 
 def _reused(offset: str = "") -> str:
-    """Share of prompt tokens which were not computed."""
+    """Return the share of prompt tokens not computed (prefix cache hit rate)."""
     computed = rate(q.BY_SOURCE, _ENDPOINT, "<window>", 'source="local_compute"', offset)
     return f"(1 - {computed} / ({rate(q.PROMPT, _ENDPOINT, '<window>', '', offset)} > 1))"
 

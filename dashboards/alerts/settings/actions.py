@@ -1,8 +1,7 @@
-"""Setting the numbers of alert rules, and rules of one's own: check, do, notify.
+"""Change settings of alert rules and user-written rules: validate, write, record.
 
-Promises that whoever sets a rule for one endpoint may change that endpoint, and for all endpoints
-everything; that a rule of one's own is PromQL, as a Prometheus said; and that each change is on
-the trail. The rule file is written anew by `loading` at once.
+Settings of one endpoint need the operator role on it, platform-wide ones on the platform.
+Prometheus checks the PromQL of user-written rules. Each change triggers an update of the rule file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dashboards.prometheus import connections
 from dashboards.prometheus.http.client import FaultKind, Question
 from endpoints import selectors as endpoints
 
-MOST_ALERTS = 1000  # of a rule of one's own, at the moment it is saved
+MOST_ALERTS = 1000  # limit for a user-written rule when it is saved
 _NOTHING_AT = 1
 Wish = Mapping[str, Any]
 
@@ -34,7 +33,10 @@ Wish = Mapping[str, Any]
 def set_rule(
     actor: Any, name: str, endpoint: str, wish: Wish, *, expected_generation: int | None = None
 ) -> RuleSetting:
-    """`endpoint` "" for all of them. What the wish leaves out stays; None takes it back."""
+    """Change a rule's setting; an empty `endpoint` means platform-wide.
+
+    Fields missing from `wish` keep their values; None resets a field.
+    """
     rule = selectors.built_in(name)
     whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
     require(actor, "operator", of=whose)
@@ -60,7 +62,7 @@ def set_rule(
 def reset_rule(
     actor: Any, name: str, endpoint: str, *, expected_generation: int | None = None
 ) -> RuleSetting:
-    """Back to what all endpoints have, or to what is built in."""
+    """Reset the setting to the platform-wide one, or to the defaults."""
     every = {one.name: None for one in selectors.built_in(name).parameters}
     wish = {**every, "for": None, "severity": None, "enabled": None}
     return set_rule(actor, name, endpoint, wish, expected_generation=expected_generation)
@@ -74,7 +76,7 @@ def _keep(actor: Any, found: RuleSetting, after: Setting) -> None:
     try:
         with transaction.atomic():
             found.save()
-    except IntegrityError:  # somebody else was first to say anything of it
+    except IntegrityError:  # created concurrently
         expect_generation(found.rule, 1, 0)
 
 
@@ -99,7 +101,7 @@ def create_own(actor: Any, name: str, wish: Wish) -> OwnRule:
 def change_own(
     actor: Any, name: str, wish: Wish, *, expected_generation: int | None = None
 ) -> OwnRule:
-    """What the wish leaves out stays."""
+    """Set the given fields; omitted fields keep their values."""
     require(actor, "operator")
     columns = validation.own(name, wish, whole=False)
     if columns.get("expr", selectors.own(name).expr) != selectors.own(name).expr:
@@ -136,7 +138,7 @@ def own_facts(found: OwnRule) -> dict[str, Any]:
 
 
 def _check(expr: str) -> None:
-    """Raise Refused for what must not be evaluated every few seconds from now on."""
+    """Raise `Refused` if the expression is too expensive for continuous evaluation."""
     found = ask(expr)
     if found > MOST_ALERTS:
         text = f"It holds for {found} series now, each an alert of its own; at most {MOST_ALERTS}."
@@ -144,12 +146,15 @@ def _check(expr: str) -> None:
 
 
 def ask(expr: str) -> int:
-    """How many series the condition holds for now, counted by Prometheus. Refused where it is no
-    PromQL, where Prometheus gives up on it, and where nobody is there who could say."""
+    """Return the number of series for which the condition holds now.
+
+    Raise `Refused` for invalid PromQL, for timeouts and if no Prometheus responds.
+    """
     counted = f"count(\n{expr}\n)"
     answers = connections.fleet().ask(
         {
-            # By itself, for in brackets other texts are PromQL; at a time of which nothing is kept.
+            # Alone, since other texts are valid inside brackets; at a time without data, to cost
+            # little.
             "it": Question(expr, _NOTHING_AT, heavy=True),
             "count": Question(counted, int(time.time()), join="sum", heavy=True),
         }

@@ -1,5 +1,7 @@
-"""Rules and alerts as pages and the API show them. Team-safe: names of endpoints come from rows the
-viewer may see, and from numbers of endpoints the viewer may see."""
+"""Documents of rules and alerts for pages and the API.
+
+Team-safe: endpoint names come only from rows and metrics that the viewer may see.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ GROUP_OF = {rule.name: name for name, rules in GROUPS.items() for rule in rules}
 
 
 def may_see_own(viewer: Somebody) -> bool:
-    """Rules people wrote name whatever they like; so they are for who may see everything."""
+    """User-written rules may name any endpoint: visible with permission to see all."""
     return allows(viewer, "viewer")
 
 
 def settings_for(viewer: Somebody) -> Settings:
-    """All there is, less what names endpoints of others."""
+    """Return all settings without those of endpoints the viewer may not see."""
     whole = selectors.settings()
     if allows(viewer, "viewer"):
         return whole
@@ -46,7 +48,7 @@ def settings_for(viewer: Somebody) -> Settings:
 
 
 def documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
-    """Every rule the viewer may see, by group."""
+    """Return the documents of all visible rules, by group."""
     settings = settings_for(viewer)
     rows = {row.rule: row for row in selectors.everywhere()}
     found = [
@@ -61,7 +63,7 @@ def documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
 
 
 def document(name: str, viewer: Somebody) -> dict[str, Any]:
-    """One; raises `Refused` (404)."""
+    """Return the document of one rule; raise `Refused` (404)."""
     if name in GROUP_OF:
         rule = selectors.built_in(name)
         return built_in(rule, settings_for(viewer), selectors.row(name))
@@ -110,7 +112,7 @@ def own(row: OwnRule) -> dict[str, Any]:
 
 
 def of_endpoint(rule: Rule, settings: Settings, endpoint: str, row: Any) -> dict[str, Any]:
-    """What counts for one endpoint, and which of it is its own."""
+    """Return the effective settings of one endpoint, and which of them are its own."""
     effective = settings.of(rule, endpoint)
     mine = selectors.as_setting(row)
     return {
@@ -145,13 +147,13 @@ def alert(found: Alert) -> dict[str, Any]:
 
 
 def in_brief(facts: Mapping[str, Any]) -> str:
-    """Its numbers, in a line of a table."""
+    """Return the parameters as one table cell."""
     numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
     return "; ".join([*numbers, f"for {in_words(facts['for_s'])}" if facts["for_s"] else "at once"])
 
 
 def value_in_words(name: str, value: float | None) -> str:
-    """What a rule measures, in its unit; "" where that is not known."""
+    """Format a measured value with its unit; empty if unknown."""
     return said(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""The forms of a rule's numbers and of a rule of one's own. What is refused is `wishes`' to say."""
+"""Forms of rule settings and user-written rules; `validation` checks them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Refusing(Styled, forms.Form):
 
 
 class SettingForm(_Refusing):
-    """`mine`: what is set; `wide`: what counts where it says nothing, shown in empty fields."""
+    """`mine`: own settings; `wide`: inherited ones, shown as placeholders of empty fields."""
 
     def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
         super().__init__(*args)
@@ -53,7 +53,7 @@ class SettingForm(_Refusing):
         )
 
     def wish(self) -> dict[str, Any]:
-        """All of it: an empty field takes its word back."""
+        """Return all fields; an empty field resets its setting."""
         given = {name: self.data.get(name, "").strip() or None for name in self.fields}
         return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
 
@@ -84,7 +84,7 @@ class OwnRuleForm(_Refusing):
             help_text="How long it must hold, such as 90s, 5m or 1h.",
         )
         if row is not None:
-            del self.fields["name"]  # alerts and silences know it by its name
+            del self.fields["name"]  # alerts and silences refer to it by name
             for field in ("expr", "summary", "remedy", "severity", "enabled"):
                 self.fields[field].initial = getattr(row, field)
 

@@ -1,7 +1,7 @@
-"""What people set of alert rules: thresholds, rules of their own, and what became of the file.
+"""Rows of alert rules: settings, user-written rules, and the load status of the rule file.
 
-Promises names and invariants only: `actions` writes settings and rules, `loading` alone writes
-what became of the file. What a rule is without a setting stands in dashboards.alerts.rules.
+`actions` writes settings and rules; only `rule_file` writes the status. dashboards.alerts.rules
+defines the defaults.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from django.utils import timezone
 
 
 class RuleSetting(models.Model):
-    """Of a rule for all endpoints, or for one; what is empty is as the next wider one has it.
-    `values`: of the rule's parameters, by name."""
+    """Setting of a rule, platform-wide or for one endpoint; empty fields inherit from the next
+    wider one. `values`: parameters by name.
+    """
 
     rule = models.CharField(max_length=80)
     endpoint = models.ForeignKey(
@@ -47,7 +48,7 @@ class RuleSetting(models.Model):
 
 
 class OwnRule(models.Model):
-    """A rule somebody wrote here. `name` is unique among the built-in ones too."""
+    """User-written rule. `name` is unique among built-in rules too."""
 
     name = models.CharField(max_length=80, unique=True)
     expr = models.TextField()
@@ -77,7 +78,7 @@ class Load(models.TextChoices):
 
 
 class RuleFile(models.Model):
-    """What became of the latest rules, in the Prometheus that this installation runs: one row."""
+    """Load status of the rule file in the Prometheus of this installation; a singleton."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     digest = models.CharField(max_length=32, default="", blank=True)

@@ -1,9 +1,8 @@
-"""The rule file of the Prometheus which this installation runs for itself.
+"""Rule file of the Prometheus that this installation runs.
 
-Promises that what people set is in the file at once and read without a restart; that a file which
-promtool or Prometheus refuses never replaces one that was read; and that what became of it is
-kept for the page. Level-triggered: each round compares what should be with what is. Does nothing
-where Prometheus is somebody else's.
+Changes take effect without a restart. A file rejected by promtool or Prometheus never replaces a
+loaded one; the status is stored for the page. Level-triggered: each pass compares desired and
+actual state. Does nothing if Prometheus is external.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _READ = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RuleFileLocation:
-    """`file` is what Prometheus reads; `good` the latest that it took."""
+    """`file`: path that Prometheus reads; `good`: copy of the last file it loaded."""
 
     file: Path
     url: str
@@ -58,7 +57,7 @@ class RuleFileLocation:
 
 
 def place() -> RuleFileLocation | None:
-    """None where this installation runs no Prometheus, or asks another one."""
+    """Return None if this installation runs no Prometheus or queries another one."""
     layout = Layout(settings.EMBERLINE.var)
     port = read_facts(layout).get("prometheus_port")
     url = f"http://127.0.0.1:{port}"
@@ -68,7 +67,7 @@ def place() -> RuleFileLocation | None:
 
 
 def load() -> None:
-    """One round."""
+    """Run one pass."""
     ours = place()
     if ours is None:
         RuleFile.objects.all().delete()
@@ -76,7 +75,7 @@ def load() -> None:
     text, digest = _wanted()
     known = selectors.rule_file()
     if known is not None and known.digest == digest and known.state == Load.REFUSED:
-        return  # the same text again would be refused again
+        return  # the same text would be rejected again
     if not ours.file.is_file() or ours.file.read_text() != text:
         why_not = _refused_by_promtool(ours, text)
         if why_not:
@@ -95,7 +94,8 @@ def _wanted() -> tuple[str, str]:
 
 
 def as_round() -> Round:
-    """Its line of the page System. What was refused is said on Alerts, to those who may see it."""
+    """Return the entry of the System page. Errors are shown on Alerts, to users who may see
+    them."""
     purpose = "Brings the alert rules, as they were set, to the Prometheus of this installation"
 
     def line(state: Doing, text: str, remedy: str = "") -> Round:
@@ -117,7 +117,7 @@ def as_round() -> Round:
 
 
 def storage_round() -> Round:
-    """The line of the page System about what our Prometheus keeps on disk."""
+    """Return the entry of the System page for Prometheus' storage."""
     purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
     if place() is None:
         text = "This installation runs no Prometheus of its own."
@@ -146,7 +146,7 @@ def storage_round() -> Round:
 
 
 def _look(ours: RuleFileLocation, digest: str) -> None:
-    """Whether what was written has been read."""
+    """Record whether Prometheus has loaded the file."""
     took, at = _reloaded(ours.url)
     if took is None:
         _say(Load.WAITING, digest, "Prometheus does not answer; it reads the file when it starts.")
@@ -163,7 +163,7 @@ def _look(ours: RuleFileLocation, digest: str) -> None:
 
 
 def _hang_up(digest: str) -> None:
-    """Let Prometheus read its files again; the next round looks whether it did."""
+    """Make Prometheus reload its configuration; the next pass checks the result."""
     try:
         Supervisor(socket_path(settings.EMBERLINE.var)).hang_up(PROGRAM)
     except ProvisionError as error:
@@ -173,7 +173,7 @@ def _hang_up(digest: str) -> None:
 
 
 def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
-    """Why; "" where it is fine, and where there is no promtool: then Prometheus alone says."""
+    """Return promtool's error; empty if there is none, or no promtool (Prometheus then checks)."""
     server = prometheus_server(Layout(settings.EMBERLINE.var))
     tool = server.with_name("promtool") if server else None
     if tool is None or not tool.is_file():
@@ -185,7 +185,7 @@ def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
             [tool, "check", "rules", str(draft)], capture_output=True, text=True, timeout=_CHECK_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("promtool could not look at the rules: %s", type(error).__name__)
+        log.warning("promtool failed, rules not checked: %s", type(error).__name__)
         return ""
     finally:
         draft.unlink(missing_ok=True)
@@ -194,7 +194,8 @@ def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
 
 
 def _reloaded(url: str) -> tuple[bool | None, float]:
-    """Whether the latest reading of its files went well (None: nobody says), and when one did."""
+    """Return whether the latest reload succeeded (None: unknown) and the time of the last
+    success."""
     try:
         status, body = fetch("GET", f"{url}/metrics", deadline_s=_ASK_S, max_bytes=_MOST)
     except (httpx.HTTPError, httpx.InvalidURL):
@@ -212,4 +213,4 @@ def _say(state: Load, digest: str, message: str) -> None:
         return
     RuleFile.objects.update_or_create(pk=1, defaults={**facts, "at": timezone.now()})
     if state == Load.REFUSED:
-        log.error("alert rules are refused: %s", message)
+        log.error("alert rules rejected, previous rules stay in force: %s", message)

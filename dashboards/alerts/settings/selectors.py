@@ -1,4 +1,4 @@
-"""Every read of what is set of alert rules that pages, the API and the rule file make."""
+"""Queries on alert rule settings for pages, the API and the rule file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from endpoints import selectors as endpoints
 
 
 def settings() -> Settings:
-    """All there is, as the rule file needs it: whoever asks shows people their own only."""
-    everywhere: dict[str, Setting] = {}
+    """Return all settings, for the rule file; callers filter before they show them."""
+    platform: dict[str, Setting] = {}
     of_endpoints: dict[str, dict[str, Setting]] = {}
     for row in RuleSetting.objects.select_related("endpoint"):
         if row.endpoint is None:
-            everywhere[row.rule] = as_setting(row)
+            platform[row.rule] = as_setting(row)
         else:
             of_endpoints.setdefault(row.rule, {})[row.endpoint.name] = as_setting(row)
-    own = tuple(as_own(row) for row in OwnRule.objects.all())
-    return Settings(everywhere, of_endpoints, own, django_settings.EMBERLINE.public_url)
+    written = tuple(as_own(row) for row in OwnRule.objects.all())
+    return Settings(platform, of_endpoints, written, django_settings.EMBERLINE.public_url)
 
 
 def as_setting(row: RuleSetting | None) -> Setting:
@@ -40,31 +40,31 @@ def as_own(row: OwnRule) -> Own:
 
 
 def everywhere() -> QuerySet[RuleSetting]:
-    """What is set for all endpoints."""
+    """Return the platform-wide settings."""
     return RuleSetting.objects.filter(endpoint=None).select_related("changed_by")
 
 
 def of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
-    """What endpoints the viewer may see have of their own, by name."""
+    """Return the settings of visible endpoints for the rule, by name."""
     rows = RuleSetting.objects.filter(rule=name, endpoint__isnull=False)
     seen = visible(rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team")
     return seen.order_by("endpoint__name")
 
 
 def of_endpoint(name: str) -> QuerySet[RuleSetting]:
-    """Whoever asks has been let through to the endpoint by the gate."""
+    """Return the endpoint's settings; callers have checked access."""
     return RuleSetting.objects.filter(endpoint__name=name).select_related("changed_by")
 
 
 def settable(viewer: Somebody) -> list[str]:
-    """Names of the endpoints whose rules the viewer may set."""
+    """Return the names of the endpoints whose rules the viewer may change."""
     rows, teams = endpoints.endpoints(viewer), teams_where(viewer, "operator")
     mine = rows if teams is None else rows.filter(team__in=teams)
     return list(mine.values_list("name", flat=True).order_by("name"))
 
 
 def row(rule: str, endpoint: str = "") -> RuleSetting | None:
-    """For all endpoints, where none is named."""
+    """Return the setting of the endpoint, or the platform-wide one without a name."""
     rows = RuleSetting.objects.select_related("endpoint", "changed_by").filter(rule=rule)
     found = rows.filter(endpoint__name=endpoint) if endpoint else rows.filter(endpoint=None)
     return found.first()
@@ -92,7 +92,7 @@ def known(name: str) -> bool:
 
 
 def rule_file() -> RuleFile | None:
-    """None where this installation runs no Prometheus."""
+    """Return None if this installation runs no Prometheus."""
     return RuleFile.objects.first()
 
 

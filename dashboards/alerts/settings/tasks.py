@@ -1,4 +1,4 @@
-"""Brings the rule file of our own Prometheus up to date; nudged by each change of a rule."""
+"""Celery task that updates the rule file; each change of a rule triggers it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dry runs of rules, as pages and REST ask for them: what is wished, judged by who may set it.
+"""Dry runs of rules for pages and REST.
 
-Promises to refuse what saving would refuse, with the same words, and to change nothing.
+Rejects what saving would reject, with the same texts, and changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 
 Wish = Mapping[str, Any]
-_WORDS = ("name", "summary", "remedy")  # they may still be missing
+_WORDS = ("name", "summary", "remedy")  # optional in a dry run
 
 
 def tried(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
-    """Of a rule with what is wished, for all endpoints or for one. `name` "": of a rule of one's
-    own that is not there yet. The wish's `range` says how far back is looked."""
+    """Run a rule with the settings in `wish`, platform-wide or for one endpoint.
+
+    An empty `name` means a new user-written rule. `range` in the wish is the period.
+    """
     whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
     require(actor, "operator", of=whose)
     wish = dict(wish)
@@ -64,7 +66,7 @@ def _with(settings: Settings, name: str, endpoint: str, setting: Setting) -> Set
 
 
 def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
-    """Those of whom it is set apart are off by themselves."""
+    """Return the conditions; endpoints with own settings have conditions of their own."""
     if endpoint:
         mine = settings.of(rule, endpoint)
         return ConditionValues((_condition(rule, mine, Only((endpoint,))),), not mine.enabled)

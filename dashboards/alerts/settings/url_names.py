@@ -1,4 +1,4 @@
-"""The kind of name in URLs which is that of an alert rule, built in or written here."""
+"""URL converter for names of alert rules, built in or user-written."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class RuleName(StringConverter):
 
 
 def register() -> None:
-    """`<alertrule:rule>`; called once, before any address is looked up."""
+    """Register `<alertrule:rule>`; called once, before URL patterns are loaded."""
     register_converter(RuleName, "alertrule")

@@ -1,4 +1,4 @@
-"""Pages of alerts and their rules, mounted by console.urls under "alerts/"."""
+"""Page routes of alerts and alert rules, mounted by console.urls under "alerts/"."""
 
 from __future__ import annotations
 

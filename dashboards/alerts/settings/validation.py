@@ -1,7 +1,6 @@
-"""What a person or a program wants of a rule, judged field by field. Knows no database.
+"""Validate submitted rule settings field by field, for forms, REST and command line.
 
-Promises one list of refusals for form, REST and command line: each names the field, what was sent
-and what may be sent.
+Each problem names the field, the submitted value and the allowed values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dashboards.alerts.rules.comparison import unselective
 from dashboards.alerts.rules.parameter import seconds_of
 
 LONGEST_S: Final = 7 * 86_400
-LASTING_S: Final = 300  # of a rule of one's own that does not say
+LASTING_S: Final = 300  # default of user-written rules
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,79}")
 OWN_FIELDS: Final = ("expr", "for", "severity", "summary", "remedy", "enabled")
 _COMMON: Final = ("for", "severity", "enabled")
@@ -24,7 +23,7 @@ _LONGEST: Final = {"expr": 4000, "summary": 200, "remedy": 2000}
 
 
 def changed(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
-    """`before` with what is wished; None takes a word back. Raises `Refused`."""
+    """Return `before` with the submitted fields; None resets a field. Raise `Refused`."""
     known = {one.name: one for one in rule.parameters}
     values = dict(before.values)
     problems = _unknown(wish, (*known, *_COMMON))
@@ -45,7 +44,7 @@ def changed(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
 
 
 def own(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    """The columns of a rule of one's own; `whole`: nothing was there before. Raises `Refused`."""
+    """Return the columns of a user-written rule; `whole`: a new one. Raise `Refused`."""
     problems = _unknown(wish, OWN_FIELDS)
     if whole and not NAME.fullmatch(name):
         text = "A name has 3 to 80 letters, digits and underscores, and begins with no digit."
@@ -116,7 +115,7 @@ def _unknown(wish: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
 
 
 def _number(given: Any) -> Any:
-    """A text that is a number, or a duration, counts as one: forms and shells send texts."""
+    """Parse numbers and durations given as text: forms and shells submit texts."""
     if given is None or given == "":
         return None
     if not isinstance(given, str):

@@ -1,4 +1,4 @@
-"""REST of money over time, mounted by console.urls under "/api/v1/"."""
+"""REST routes of budgets, cost reports and tier prices, mounted under "/api/v1/"."""
 
 from __future__ import annotations
 

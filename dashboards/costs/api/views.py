@@ -1,4 +1,4 @@
-"""/api/v1/budgets/, cost-reports/ and tier-prices/: thin over `actions`, `reports`, `budgets`."""
+"""/api/v1/budgets/, cost-reports/ and tier-prices/."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Budgets(GenericAPIView[Budget]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Needs the operator role for what it is for."""
+        """Needs the operator role for the budget's subject."""
         with transaction.atomic():
             made = actions.save_budget(request.user, None, _object(request))
             if dry_run(request):
@@ -110,7 +110,7 @@ class OneBudget(APIView):
         responses={200: BudgetSerializer, **_REFUSED},
     )
     def patch(self, request: Request, budget_id: UUID) -> Response:
-        """What is left out stays as it was."""
+        """Omitted fields keep their values."""
         found = actions.one(request.user, budget_id)
         expect_same(request, BudgetSerializer(found).data)
         before = actions.document(found)
@@ -140,7 +140,7 @@ class BudgetStateView(APIView):
         responses={200: BudgetStateSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
-        """As of the last full hour which was measured."""
+        """As of the last full hour measured."""
         (state,) = budgets.states([actions.one(request.user, budget_id)], timezone.now())
         return Response(
             {
@@ -175,7 +175,7 @@ class Months(APIView):
         tags=_TAGS, summary="Months with a cost report", responses=MonthSerializer(many=True)
     )
     def get(self, _request: Request) -> Response:
-        """The latest first; all of them in one answer."""
+        """Latest first, without pagination."""
         now = timezone.now()
         found = months.coverages(months.kept(now), now)
         return Response(
@@ -205,7 +205,7 @@ class CostReport(APIView):
         responses={200: CostReportSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, month: str) -> Response:
-        """Of what you may see. Sums leave out what is not known, and `missing` says so."""
+        """Limited to what you may see. Sums exclude unknown values; `missing` lists them."""
         wanted = months.read(month)
         if wanted is None:
             raise NotFound("A month is written as 2026-11.")
@@ -262,8 +262,9 @@ class OneTierPrice(APIView):
         responses={200: TierPriceSerializer, 400: ErrorSerializer},
     )
     def put(self, request: Request, name: str) -> Response:
-        """What is left out stays as it was, but for `since`, which is then today. Somebody's Redis
-        is named redis:HOST:PORT."""
+        """Omitted fields keep their values, except `since`, which defaults to today. An external
+        Redis is named redis:HOST:PORT.
+        """
         data = _object(request)
         actions.check_tier_price(name, data)
         found = selectors.last_tier_price(name)
@@ -277,7 +278,7 @@ class OneTierPrice(APIView):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """From today on; days before keep their price."""
+        """From today on; earlier days keep their price."""
         expect_same(request, TierPriceSerializer(_price(name)).data)
         actions.forget_tier_price(request.user, name)
         return Response(status=204)
@@ -290,7 +291,7 @@ class TierPriceHistory(APIView):
         responses={200: TierPriceSerializer(many=True), 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str) -> Response:
-        """The latest first; a line without any price: from then on nothing is said."""
+        """Latest first; a row without a price ends the previous one."""
         found = TierPriceSerializer(selectors.tier_prices(name), many=True).data
         if not found:
             raise NotFound(f"Nothing was said of what {name} costs.")

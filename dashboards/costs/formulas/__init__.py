@@ -1,1 +1,1 @@
-"""What endpoints cost, and what their cache saves: formulas, their inputs, and what is missing."""
+"""Formulas for endpoint costs and cache savings, and their inputs."""

@@ -1,10 +1,10 @@
-"""Measures what one more prompt token costs a worker: the slope between cold prompts of two sizes.
+"""Measure the worker seconds for an additional prompt token: the slope between two prompt lengths.
 
-Promises a number only from requests which found nothing cached, at one worker, more than once; else
-a sentence which says what went wrong. Must not know Django or HTTP (`Ask`).
+Only requests without cached tokens count, on one worker, repeated; otherwise the result states the
+problem.
 
-Why a slope: every step of an engine has a fixed cost, which a ratio charges to the tokens. Measured
-on eight cold and eight warm requests, the ratio overstated what the cache saved by 27 to 49 %.
+Why a slope: each engine step has a fixed cost, which a ratio attributes to the tokens. On eight
+cold and eight warm requests the ratio overstated the cache saving by 27 to 49 %.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CalibrationSample:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`seconds_per_token` None: it could not be measured, and `problem` says why."""
+    """`seconds_per_token` is None if the measurement failed; `problem` holds the reason."""
 
     worker: str = ""
     samples: tuple[CalibrationSample, ...] = ()
@@ -44,9 +44,9 @@ class Measured:
 
 
 def run(worker: str, ask: Ask, progress: Progress) -> Measured:
-    """`ROUNDS` pairs of prompts nobody has seen, at one worker."""
+    """Send `ROUNDS` pairs of new prompts to one worker."""
     samples: list[CalibrationSample] = []
-    _send("warm-up", worker, ask, short=True)  # the first request of a process is never typical
+    _send("warm-up", worker, ask, short=True)  # a process's first request is an outlier
     for number in range(ROUNDS):
         for short in (True, False):
             kind = "short" if short else "long"
@@ -59,7 +59,7 @@ def run(worker: str, ask: Ask, progress: Progress) -> Measured:
 
 
 def slope(worker: str, samples: tuple[CalibrationSample, ...]) -> Measured:
-    """Of medians: one disturbed request moves nothing."""
+    """Return the slope of the medians, which are robust against single outliers."""
     short, long = samples[::2], samples[1::2]
     more = median(s.tokens for s in long) - median(s.tokens for s in short)
     if more < LEAST_MORE_TOKENS:
@@ -88,6 +88,6 @@ def _send(kind: str, worker: str, ask: Ask, *, short: bool) -> tuple[Calibration
 
 
 def text_of(nonce: str, *, short: bool) -> str:
-    """The proof's prompt, or its beginning."""
+    """Return the prompt of the cache proof, or its beginning."""
     lines = prompt(nonce).splitlines()
     return "\n".join([*lines[:SHORT_LINES], lines[-1]] if short else lines)

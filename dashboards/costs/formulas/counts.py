@@ -1,7 +1,7 @@
-"""What Prometheus counted of each endpoint within a range: worker seconds, tokens, loads.
+"""Usage of each endpoint in a range, from Prometheus: worker seconds, tokens, loads.
 
-Promises one look for all endpoints together, and a fault instead of zeros when Prometheus does not
-answer. Knows PromQL only through `queries`.
+One set of queries covers all endpoints. If Prometheus does not respond the result is a fault, not
+zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SOURCES = {"device": "device", "l1": "host", "l2": "disk|p2p|external_unspecifi
 
 
 def all_of(range_s: int) -> dict[str, str]:
-    """Every question of the page, by name, for a range that ends now."""
+    """Return the queries by name, for a range that ends now."""
     step = max(SHORTEST_STEP_S, range_s // STEPS)
     over = _steps(range_s, step)
     found = {
@@ -57,13 +57,12 @@ def _grown(metric: str, braces: str, range_s: int) -> str:
 
 
 def covered(range_s: int) -> str:
-    """Seconds of the range in which anything at all was scraped."""
+    """Return the query for the seconds of the range with any scrape."""
     return f"count_over_time((count(up)){_steps(range_s, COVERED_STEP_S)}) * {COVERED_STEP_S}"
 
 
 def _steps(range_s: int, step: int) -> str:
-    """One step of the grid for each of the range: a range that has both its ends, as Prometheus 2
-    reads it, would have one more."""
+    """Return a subquery range with one point a step; Prometheus 2 includes both ends of a range."""
     return f"[{range_s - 1}s:{step}s]"
 
 
@@ -72,8 +71,9 @@ TIERS = ("device", "l1", "l2")
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """By endpoint's name; an endpoint nobody scraped is absent. `missing`: why some may be, where
-    one of several sources did not answer."""
+    """Counts by endpoint name, without endpoints that were not scraped. `missing`: reason of a
+    partial result, if one of several sources did not respond.
+    """
 
     by_endpoint: Mapping[str, Counts]
     fault: Fault | None = None
@@ -106,7 +106,7 @@ def _counts(name: str, found: Mapping[str, Mapping[str, float]]) -> Counts:
     worker_s, busy_s = found["worker_s"].get(name), found["busy_s"].get(name)
     return Counts(
         worker_s=worker_s,
-        # No step with a running request is no series, and a zero all the same.
+        # No step with a running request gives no series; the value is then zero.
         busy_s=0.0 if worker_s is not None and busy_s is None else busy_s,
         prompt=found["prompt"].get(name),
         generated=found["generated"].get(name),

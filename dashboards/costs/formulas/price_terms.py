@@ -1,7 +1,7 @@
-"""What of an endpoint's spec its price, its slope and its place in a report rest on. Pure.
+"""Fields of an endpoint spec that determine its price, calibration and place in reports.
 
-Promises the same of a spec as it is stored and of one that was parsed: hundreds are looked at for
-one page, and parsing each whole takes longer than everything else there.
+Read from the stored JSON without parsing the whole spec: a page covers hundreds of endpoints, and
+parsing would dominate its time. The result equals that of a parsed spec.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _OURS, _ROUTER = _L2.backend, _PARSED.router
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of one worker. `machine` "": no instance type is named. `l1_bytes` 0: no L1. `tier`: the
-    cache tier it uses, "" for none; one which is somebody's Redis is `redis:` and its address."""
+    """Resources of one worker.
+
+    `machine` is empty if no instance type is set; `l1_bytes` is 0 without L1. `tier`: name of the
+    cache tier, empty for none, `redis:` and its address for an external Redis.
+    """
 
     model: str
     machine: str
@@ -40,7 +43,7 @@ class Needs:
     tier: str = ""
     simulated: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
-    routers: int = 0  # on a cluster; on this machine they share what is there
+    routers: int = 0  # on a cluster; on a single machine they share its resources
     router_cpus: float = 0.0
     router_memory_bytes: int = 0
     settings: str = ""
@@ -53,7 +56,7 @@ def needs(spec: EndpointSpec) -> Needs:
 
 
 def of_stored(spec: Mapping[str, Any]) -> Needs:
-    """Of the JSON of an accepted spec: what is missing there has its default."""
+    """Read the JSON of an accepted spec; missing fields have their defaults."""
     cache, own = _of(spec, "cache"), _of(spec, "resources")
     l1, l2 = _of(cache, "l1"), _of(cache, "l2")
     placement, pod = _of(spec, "placement"), _of(spec, "pod")
@@ -65,7 +68,7 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
     has_l1 = l1.get("enabled", _L1.enabled)
     engine = str(spec.get("engine", _PARSED.engine))
     args = sorted(str(one) for one in spec.get("worker_args") or ())
-    # Without GPUs a token is as dear as processors are many.
+    # Without GPUs the token cost depends on the number of CPUs.
     alike = [
         spec.get("model"),
         engine,
@@ -95,7 +98,7 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
 def _tier(l2: Mapping[str, Any]) -> str:
     if l2.get("backend", _L2.backend) == _OURS:
         return str(l2.get("tier", _L2.tier))
-    # Where it is, and neither who asks nor with which password.
+    # Address only, without user and password.
     where = str(l2.get("url", "")).rpartition("//")[2].rpartition("@")[2].partition("/")[0]
     return f"{FOREIGN}{where}"
 

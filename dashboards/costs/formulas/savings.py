@@ -1,11 +1,11 @@
-"""The formulas of cost and saving, each with its terms beside it.
+"""Formulas of costs and cache savings.
 
-Promises that a number whose terms are not all known is None, with the reason; that a saving may be
-negative; and that nothing is rounded before it is shown. Pure: no Django, no Prometheus.
+If a term is unknown the result is None with the reason. Savings may be negative. Nothing is rounded
+before display.
 
-Charged is every second in which a worker held its share of a machine, busy or not, at the list
-price. Saved is compute that was avoided: it is money only where fewer replicas run or more callers
-are served for the same.
+Charged: every second in which a worker occupies its share of a machine, busy or idle, at list
+price. Saved: avoided compute, which only saves money if fewer replicas run or more requests are
+served.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ MILLION = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one worker holds of one machine. `of_gpus` 0: a machine without GPUs, shared by
-    processors and memory, whichever is more. `memory_bytes` has `l1_bytes` in it."""
+    """Resources of a machine that one worker occupies.
+
+    `of_gpus` 0: a machine without GPUs, shared by CPU or memory, whichever is more. `memory_bytes`
+    includes `l1_bytes`.
+    """
 
     gpus: int
     of_gpus: int
@@ -39,8 +42,7 @@ class Share:
 
     @property
     def l1_part(self) -> float:
-        """By how much the share is greater because of L1: nought where the memory comes with the
-        GPUs, or where processors are what is scarcer."""
+        """Return the part of the share due to L1: 0 if GPUs or CPUs determine the share."""
         return self.part - self._with(self.memory_bytes - self.l1_bytes)
 
     def _with(self, memory_bytes: int) -> float:
@@ -57,7 +59,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of one worker. `usd_hour` None: not known, and `why` says what would make it known."""
+    """Price of one worker. `usd_hour` is None if unknown; `why` states what is missing."""
 
     usd_hour: float | None
     why: str = ""
@@ -70,10 +72,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one endpoint within the range, as Prometheus counted. None: nobody exported it.
-    `worker_s`: seconds in which workers were there, summed over them; `busy_s` those in which they
-    had a request. `cached` by tier (device, l1, l2). `load_s` is spent on bringing KV back, of
-    which `l2_bytes` came from L2."""
+    """Usage of one endpoint in the range; None: not exported.
+
+    `worker_s`: sum of the workers' lifetimes; `busy_s`: seconds with a request. `cached`: tokens by
+    tier (device, l1, l2). `load_s`: time spent loading KV blocks, `l2_bytes` of them from L2.
+    """
 
     worker_s: float | None = None
     busy_s: float | None = None
@@ -87,7 +90,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Seconds of one worker for each further prompt token, as measured."""
+    """Measured seconds of one worker for each additional prompt token."""
 
     seconds_per_token: float
     current: bool = True
@@ -95,8 +98,9 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class L2Cost:
-    """The endpoint's part of its cache tier's cost within the range. `usd` None: not known, and
-    `why` says what would make it known."""
+    """The endpoint's part of its cache tier's cost in the range. `usd` is None if unknown; `why`
+    states what is missing.
+    """
 
     usd: float | None = 0.0
     why: str = ""
@@ -108,8 +112,9 @@ NO_L2 = L2Cost()
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """`seconds` of one worker which were not spent, by tier. `before` is their price less that of
-    the loads; `usd` less what L1 and L2 cost, too. None: not known, and `why` says what is missing.
+    """Savings in the range. `seconds`: worker time avoided, by tier; `before`: its price less the
+    loads; `usd`: `before` less the cost of L1 and L2. None if unknown; `why` states what is
+    missing.
     """
 
     seconds: Mapping[str, float]
@@ -123,7 +128,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All in US dollars of the range, but for `usd_hour`, which is now."""
+    """USD of the range, except the current `usd_hour`."""
 
     rate: Rate
     total: float | None
@@ -158,7 +163,8 @@ def costs(rate: Rate, counts: Counts, slope: Slope | None, l2: L2Cost = NO_L2) -
 
 def saving(rate: Rate, counts: Counts, slope: Slope, l2: L2Cost = NO_L2) -> Saving:
     """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker
-    - what L1 costs - what L2 costs."""
+    - cost of L1 - cost of L2.
+    """
     seconds = {tier: tokens * slope.seconds_per_token for tier, tokens in counts.cached.items()}
     load_s = counts.load_s or 0.0
     before = _times(sum(seconds.values()) - load_s, rate.usd_hour)
@@ -169,9 +175,11 @@ def saving(rate: Rate, counts: Counts, slope: Slope, l2: L2Cost = NO_L2) -> Savi
 
 
 def shares(uses: Mapping[str, Counts]) -> dict[str, float]:
-    """How the users of one cache tier share its cost: by the bytes they read from it; where one
-    that found something there does not tell bytes, by the tokens they found there; where nobody
-    found anything, alike."""
+    """Return the share of each user of a cache tier in its cost.
+
+    Shares follow the bytes read; if a user with hits exports no bytes, the cached tokens; without
+    any hits they are equal.
+    """
     hits = {name: counts.cached.get("l2", 0.0) for name, counts in uses.items()}
     told = all(counts.l2_bytes for name, counts in uses.items() if hits[name])
     used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if told else hits
@@ -188,7 +196,7 @@ def _times(seconds: float | None, usd_hour: float | None) -> float | None:
 
 
 def _each(total: float | None, count: float | None, unit: float) -> float | None:
-    """Nothing divides by no request: such a cost is not infinite, it is not there."""
+    """Return the cost per unit; None without requests, where it is undefined."""
     return None if total is None or not count else total / count * unit
 
 
@@ -197,7 +205,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
-    """Of several types the preferred one: which a pod went to is not looked up."""
+    """Return the rate on the preferred type of several; actual placement is not looked up."""
     name = needs.machine
     if not name:
         return Rate(None, "Name the instance type under Placement: the price is looked up by it.")
@@ -219,7 +227,7 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
 
 
 def _routers(needs: Needs, instance: Instance) -> float:
-    """Their share of a machine by what they request, whichever is more."""
+    """Return the routers' share of a machine by CPU or memory request, whichever is more."""
     cpus = needs.router_cpus / instance.vcpus
     return needs.routers * max(cpus, needs.router_memory_bytes / instance.memory_bytes)
 

@@ -1,7 +1,7 @@
-"""What each endpoint was in an hour: its needs, its team and its tags, as they were then.
+"""Resources, team and tags of each endpoint as of a past hour.
 
-Promises an answer for what is deleted, too, from what was kept of it; and "not known" where nothing
-was. Two queries however many endpoints, and one more for those which changed since.
+Deleted endpoints are resolved from stored rows, and unknown if there are none. Two queries for all
+endpoints, and one more for those changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _APART = ("routers", "router_cpus", "router_memory_bytes")
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """`team_id` None: nobody's. `since`: when it was made; None for what is deleted."""
+    """`team_id` None: no team. `since`: creation time, None for deleted endpoints."""
 
     needs: Needs
     team_id: int | None
@@ -34,7 +34,7 @@ class EndpointState:
 
     @property
     def key(self) -> str:
-        """The same while nothing changes which its costs or its place in a report rest on."""
+        """Return a key that changes with anything relevant to cost or reports."""
         needs = {name: value for name, value in asdict(self.needs).items() if name not in _APART}
         facts = [needs, self.team_id, self.team]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -45,7 +45,7 @@ class EndpointState:
 
 
 def at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
-    """By name, for every endpoint there was before `end`, and those of `names` which are gone."""
+    """Return states by name: endpoints created before `end`, and the deleted ones among `names`."""
     rows = list(selectors.endpoints().filter(created_at__lt=end))
     then = selectors.specs_before([row.pk for row in rows if row.changed_at >= end], end)
     found = {
@@ -61,7 +61,7 @@ def at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointState]:
 
 
 def needs_of(row: CostDay) -> Needs:
-    """As they were kept."""
+    """Restore the needs from the row."""
     held = {name: row.held.get(name, 0) for name in _HELD}
     return Needs(
         model=row.model,

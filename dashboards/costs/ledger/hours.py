@@ -1,9 +1,8 @@
-"""Every full hour is asked of Prometheus once, and added to the day of each endpoint.
+"""Query each full hour from Prometheus once and add it to the endpoints' days.
 
-Promises that an hour counts once however many processes look and however often; that hours in which
-the console or Prometheus was down are asked later, as far back as `BACKFILL`; and that nothing is
-written of an hour while Prometheus does not answer. What was never scraped stays unknown: the
-hour's `covered_s` says how much of it was.
+An hour is counted once, whatever the number of processes and passes. Hours missed while the console
+or Prometheus was down are queried later, up to `BACKFILL` back; nothing is written while Prometheus
+does not respond. Unscraped time stays unknown: `covered_s` is the scraped part of the hour.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ HOUR = timedelta(hours=1)
 
 
 def measure(asker: Asker, now: datetime) -> int:
-    """How many hours were added; the latest first, for they are looked at most."""
+    """Add missing hours, the latest first, and return their number."""
     done = 0
     for hour in missing(now)[:_AT_ONCE]:
         added = add(asker, hour, patient=now - hour < PATIENCE)
@@ -57,8 +56,7 @@ def measure(asker: Asker, now: datetime) -> int:
 
 
 def missing(now: datetime) -> list[datetime]:
-    """Hours which are over and were not asked, the latest first; none from before there was
-    anything to cost."""
+    """Return the ended hours not yet queried, latest first, since the first endpoint existed."""
     last = (now.astimezone(UTC) - SETTLED).replace(minute=0, second=0, microsecond=0) - HOUR
     first = last - BACKFILL
     known = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
@@ -80,14 +78,16 @@ class HourResult(StrEnum):
 
 
 def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
-    """Without patience what answers is added, and the hour counts as covered by so much less."""
+    """Add one hour; unless `patient`, a partial result is added with a lower coverage."""
     end = hour + HOUR
     query = formulas_counts.covered(int(HOUR_S))
     covered = asker.ask({"covered": Question(query, int(end.timestamp()))})["covered"]
     counted = count(asker, int(HOUR_S), end.timestamp())
     fault = covered.fault or counted.fault
     if fault is not None:
-        log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
+        log.warning(
+            "could not measure costs of %s, retrying later: %s", hour.isoformat(), fault.detail
+        )
         return HourResult.NO_ANSWER
     if covered.missing and patient:
         return HourResult.IN_PARTS
@@ -103,13 +103,13 @@ def add(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResult:
             row.save(force_insert=True)
             _add(hour, counted.by_endpoint)
     except IntegrityError:
-        log.info("costs of %s: another process added them", hour.isoformat())
+        log.info("costs of %s already added by another process", hour.isoformat())
     return HourResult.YES
 
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What a row's facts are worth, when it is first written."""
+    """Prices and factors for new rows."""
 
     part: float | None
     l1_part: float | None
@@ -122,7 +122,7 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     machines, prices, slopes = catalogue.instances(), catalogue.prices(), by_settings()
     day = hour.date()
     rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
-    # Who has a tier pays for it also in an hour without a request.
+    # Owners pay for a tier in idle hours too.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
     parts = tiers.parts(rates, uses, *tiers.hour_of(hour))
     begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
@@ -192,6 +192,6 @@ def _sum(row: CostDay, hour: datetime, counts: Counts, tier: TierCostShare | Non
             "tier_disk_h": F("tier_disk_h") + held * tier.rate.disk_gib,
         }
         if tier.rate.place == CostPlace.GONE != row.tier_place:
-            # One hour of which the size is not known makes the day's unknown.
+            # A single hour of unknown size makes the day unknown.
             changes |= _of_tier(tier)
     CostDay.objects.filter(pk=row.pk).update(**changes, hours=F("hours").bitor(1 << hour.hour))

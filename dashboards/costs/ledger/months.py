@@ -1,4 +1,4 @@
-"""Calendar months of UTC, written 2026-11, and how much of one was measured."""
+"""Calendar months (UTC), written 2026-11, and their measured coverage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Month:
 
     @property
     def after(self) -> date:
-        """The first day which is not in it."""
+        """Return the first day after the month."""
         return (self.first + timedelta(days=32)).replace(day=1)
 
     @property
@@ -52,15 +52,14 @@ class Month:
 
 
 class MonthKey(StringConverter):
-    """Of addresses, such as /costs/reports/2026-11/."""
+    """URL converter, as in /costs/reports/2026-11/."""
 
     regex = r"20\d\d-(?:0[1-9]|1[0-2])"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of the hours of a month which are over (`due`): how many were `asked` of Prometheus, and how
-    many hours' worth of scrapes there were (`scraped`)."""
+    """Hours of a month: ended (`due`), queried (`asked`) and covered by scrapes (`scraped`)."""
 
     due: int
     asked: int
@@ -72,7 +71,7 @@ class Coverage:
 
     @property
     def whole(self) -> bool:
-        """A scrape a minute may be lost without a word."""
+        """Return whether the month is complete; one missed scrape is tolerated."""
         return self.share is None or self.share >= 0.995
 
 
@@ -86,7 +85,7 @@ def read(text: str) -> Month | None:
 
 
 def kept(now: datetime) -> list[Month]:
-    """Those of which anything is kept, and the present one; the latest first."""
+    """Return the months with data and the current one, latest first."""
     first = CostDay.objects.order_by("day").values_list("day", flat=True).first()
     month, found = of(now), [of(now)]
     while first is not None and month.first > first:
@@ -100,7 +99,7 @@ def coverage(month: Month, now: datetime) -> Coverage:
 
 
 def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
-    """In one query. No hour before the first which was ever asked is due: nothing was to cost."""
+    """Return coverages with one query; hours before the first ever queried are not due."""
     rows = MeasuredHour.objects.order_by().annotate(month=TruncMonth("hour", tzinfo=UTC))
     found = {
         row["month"].date(): row

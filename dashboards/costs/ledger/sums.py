@@ -1,7 +1,7 @@
-"""Money out of the days that were kept: sums by endpoint, team, tag, model or machine.
+"""Sums of stored cost days by endpoint, team, tag, model or machine.
 
-Promises one query however many days and endpoints, and that what has no price is counted as such
-instead of as nought. Shows only what the viewer may see.
+One query covers all days and endpoints. Unpriced usage is counted separately, not as zero. Only
+rows visible to the viewer are included.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ BY = ("endpoint", "team", "model", "machine")
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """Of one endpoint, or of several. Dollars are of what is priced; `unpriced_s` are seconds of
-    workers which are not, `unpriced_tier_h` hours of cache tiers. `saved_usd` is net; `unvalued`
-    counts cached tokens whose worth is not known, for want of a price, of a measured token time or
-    of the price of their tier."""
+    """Costs of one endpoint or several, USD of priced usage only.
+
+    `unpriced_s`: worker seconds without a price; `unpriced_tier_h`: likewise hours of cache tiers.
+    `saved_usd` is net; `unvalued` counts cached tokens without a known value (no worker price,
+    calibration or tier price).
+    """
 
     name: str
     team: str = ""
@@ -63,12 +65,12 @@ class CostLine:
 
     @property
     def priced(self) -> bool:
-        """Whether anything of it has a price."""
+        """Return whether any part has a price."""
         return self.unpriced_s < self.worker_s or bool(self.tier_usd)
 
     @property
     def valued(self) -> bool:
-        """Whether it is known of anything what it saved."""
+        """Return whether the saving of any part is known."""
         known = self.unvalued < self.cached if self.cached else not self.unpriced_tier_h
         return self.priced and known
 
@@ -90,7 +92,7 @@ _DISKS = Case(
 _TIER = F("tier_h") * F("tier_price") + F("tier_memory_h") * F("tier_memory_price") + _DISKS
 _L1 = F("worker_s") * F("l1_part") * F("price") / HOUR_S
 _SPARED_S = Case(
-    # What found nothing saved nothing, whatever a token takes; its cache costs all the same.
+    # Without hits the saving is zero whatever a token costs; the cache is charged anyway.
     When(cached_device=0, cached_l1=0, cached_l2=0, then=Value(0.0)),
     default=_CACHED * F("slope"),
     output_field=FloatField(),
@@ -109,14 +111,15 @@ _NO_WORTH = _NO_PRICE | Q(slope=None) | _NO_TIER_PRICE
 
 
 def _sum(value: Any, when: Q | None = None) -> Any:
-    """NULL terms make NULL, which a sum leaves out."""
+    """Sum the values; NULL terms are left out."""
     shown = value if when is None else Case(When(when, then=value), default=Value(0.0))
     return Coalesce(Sum(shown, output_field=FloatField()), 0.0)
 
 
 def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
-    """From `begin` to before `end`. Of a team's days those of endpoints which it still may see, and
-    of what is deleted; None: the console asks for itself."""
+    """Return days from `begin` to before `end`, of endpoints visible to the viewer and of deleted
+    ones of their teams. Viewer None: all.
+    """
     rows = CostDay.objects.filter(day__gte=begin, day__lt=end)
     if viewer is None or allows(viewer, "viewer"):
         return rows
@@ -126,7 +129,7 @@ def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
 
 
 def by_endpoint(rows: QuerySet[CostDay]) -> list[CostLine]:
-    """One for each endpoint and each state it was in."""
+    """Return a line for each endpoint and state."""
     kept = ("endpoint_name", "team", "model", "machine", "tags")
     found = rows.order_by("endpoint_name").values(*kept)
     found = found.annotate(
@@ -160,7 +163,7 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[CostLine]:
 
 @dataclass(frozen=True, slots=True)
 class TierLine:
-    """Of a team's endpoints at one cache tier: hours of it times their part of its use."""
+    """Use of one cache tier by a team's endpoints: hours times their share."""
 
     tier: str
     team: str
@@ -181,7 +184,7 @@ class TierLine:
 
 
 def by_tier(rows: Days) -> list[TierLine]:
-    """One for each tier and team."""
+    """Return a line for each tier and team."""
     found = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
     sums_of = found.annotate(
         sum_h=_sum(F("tier_h")),
@@ -193,13 +196,13 @@ def by_tier(rows: Days) -> list[TierLine]:
 
 
 def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
-    """Endpoint, day, and the dollars of the time in which its workers had a request."""
+    """Return endpoint, day and the cost (USD) of its workers' busy time."""
     found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
     return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 
 def grouped(lines: Iterable[CostLine], by: str) -> list[CostLine]:
-    """The dearest first; `by` one of `BY`, or tag:KEY."""
+    """Group by one of `BY` or tag:KEY, highest cost first."""
     found: dict[str, CostLine] = {}
     name_of = _names(by)
     for line in lines:

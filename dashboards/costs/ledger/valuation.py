@@ -1,8 +1,7 @@
-"""What the days that were kept are worth: prices of their day, measured token times.
+"""Value stored days with the prices of their day and measured token times.
 
-Promises that running it again changes nothing, and that a price or a measurement which comes later
-reaches the days it is for, and no others. What nobody knows stays unknown. Level-triggered: it
-compares what stands in the rows with what is known now.
+Idempotent and level-triggered. A price or calibration entered later applies to the days it is for
+and no others. Unknown values stay unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ REACH = timedelta(days=400)
 
 
 def part(needs: Needs, machines: Mapping[str, Instance]) -> tuple[float | None, float | None]:
-    """A worker's share of its machine, and what of it is there because of L1."""
+    """Return a worker's share of its machine, and the part of it due to L1."""
     instance = machines.get(needs.machine)
     if instance is None:
         return None, None
@@ -43,7 +42,7 @@ def revalue(today: date) -> None:
 
 
 def _parts(since: date) -> None:
-    """Of machines which were in no catalogue then."""
+    """Fill in machines that were missing in the catalogue."""
     machines = catalogue.instances()
     lacking = CostDay.objects.filter(day__gte=since, part=None, machine__in=machines)
     for row in lacking:
@@ -64,7 +63,7 @@ _TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")
 
 
 def tier_prices(terms: Terms) -> dict[str, float | None]:
-    """By column."""
+    """Return the prices by column."""
     return dict(zip(_TIER_PRICES, (terms.whole, terms.memory, terms.disk), strict=True))
 
 
@@ -78,14 +77,14 @@ def _tiers(since: date) -> None:
         price = partial(prices.on, day=day)
         found = tiers.terms(tier, place, said.on(tier, day), machines, price)
         if found.machine and found.machine not in machines:
-            continue  # Removed since: what was known of its size stays.
+            continue  # tier removed since: its stored size stays
         now = tier_prices(found)
         if list(now.values()) != then:
             kept.filter(tier=tier, tier_place=place, day=day).update(**now)
 
 
 def _slopes(since: date) -> None:
-    """Only where there was none: another measurement later says nothing of days before it."""
+    """Fill missing slopes only: a later calibration does not apply to earlier days."""
     lacking = CostDay.objects.filter(day__gte=since, slope=None).exclude(settings="").order_by()
     wanted = set(lacking.values_list("settings", flat=True).distinct())
     for settings, slope in by_settings().items():

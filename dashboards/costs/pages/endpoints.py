@@ -1,4 +1,4 @@
-"""The Costs page: what each endpoint costs, and what its cache saves."""
+"""Costs page: cost and cache saving of each endpoint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def costs(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
-    """The same as CSV: numbers as they are, empty where they are not known."""
+    """Return the table as CSV: unrounded, unknown values empty."""
     found = _report(request)
     response = HttpResponse(content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="costs-{found.key}.csv"'

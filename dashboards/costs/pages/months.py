@@ -1,4 +1,4 @@
-"""Pages about money over time: months and their reports, budgets, and what cache tiers cost."""
+"""Pages of monthly reports, budgets and tier prices."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
         raise Http404
     posted = request.POST if request.method == "POST" else None
     shown = actions.price_document(said) if said else {}
-    # Whoever corrects an earlier day says so: what was reckoned with is not changed unawares.
+    # Changing a past day must be explicit: it changes reported costs.
     form = TierPriceForm(posted, {**shown, "since": timezone.now().date().isoformat()})
     status = 200
     if posted is not None:
@@ -171,7 +171,9 @@ def _budgets(request: HttpRequest, form: BudgetForm, status: int = 200) -> HttpR
 
 
 def _tried(form: BudgetForm | TierPriceForm, act: Callable[[], object]) -> int:
-    """0 when it was done, else the status of the refusal, which the form then shows."""
+    """Return 0 on success, else the HTTP status of the rejection, with the problems added to the
+    form.
+    """
     try:
         act()
     except Refused as error:

@@ -1,8 +1,7 @@
-"""What a further prompt token costs each endpoint's workers: measured there, or at one like it.
+"""Measured worker seconds for an additional prompt token, for each endpoint.
 
-Promises one query however many endpoints, and that a measurement with other settings is told from
-one with the same. A slope is passed on only between endpoints of the same model, machine and
-arguments.
+An endpoint uses its own calibration, or that of one with the same model, machine and arguments. One
+query for all endpoints. Calibrations with outdated settings are marked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`lent`: measured at another endpoint, which is like this one."""
+    """`lent`: measured on another, equivalent endpoint."""
 
     calibration: Calibration
     lent: bool
@@ -37,8 +36,10 @@ class Known:
 
 
 def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
-    """By endpoint's id; one which nobody measured is absent. Its own goes first while the settings
-    are the same, then another's, then its own with other settings."""
+    """Return calibrations by endpoint id, without endpoints that have none.
+
+    Order: own with current settings, equivalent endpoint, own with other settings.
+    """
     own: dict[Any, Calibration] = {}
     alike: dict[str, Calibration] = {}
     done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
@@ -57,7 +58,7 @@ def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
 
 
 def by_settings() -> dict[str, float]:
-    """The latest measurement for each kind of settings, in seconds a token."""
+    """Return the latest calibration for each settings key, in seconds a token."""
     done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
     rows = done.exclude(measured_as="").order_by("created_at")
     found = rows.values_list("measured_as", "seconds_per_token")
@@ -68,9 +69,11 @@ HOUR_S = 3600.0
 
 
 def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
-    """Of the endpoints the viewer may see, in US dollars: `worker_usd_hour` is what a worker costs
-    an hour, `saved_usd_token` what a prompt token found in a cache is worth, before the time of
-    bringing it back and the cache's own cost."""
+    """Return cost factors (USD) of the visible endpoints.
+
+    `worker_usd_hour`: price of a worker; `saved_usd_token`: value of a cached prompt token before
+    the time to load it and the cost of the cache.
+    """
     catalogue = instances()
     rows = selectors.endpoints(viewer).values_list("pk", "name", "spec")
     listed = [(key, name, of_stored(spec)) for key, name, spec in rows]

@@ -1,7 +1,7 @@
-"""What a cache tier costs an hour, and how its users share that.
+"""Cost of cache tiers and its split among their users.
 
-Promises that every user pays by its use, those the viewer may not see included, and that a tier
-costs nothing before it was made.
+Every user pays by use, including users not visible to the viewer. A tier costs nothing before its
+creation.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Price = Callable[[str], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """US dollars an hour: of the whole tier, of a GiB of its memory, of a GiB of its disks. None:
-    not known, and `why` says what would make it known. `machine`: what its nodes run on, "" where
-    that does not matter."""
+    """Prices in USD/h: the whole tier, a GiB of memory, a GiB of disk. None if unknown; `why`
+    states what is missing. `machine`: instance type of the nodes, empty if irrelevant.
+    """
 
     whole: float | None = 0.0
     memory: float | None = 0.0
@@ -39,7 +39,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class StatedTierPrice:
-    """By name, what people said of it, the latest first."""
+    """User-entered prices by tier name, latest first."""
 
     rows: Mapping[str, Sequence[TierPrice]]
 
@@ -53,7 +53,7 @@ class StatedTierPrice:
 
 
 def said() -> StatedTierPrice:
-    """In one query."""
+    """Return all entered prices with one query."""
     found: dict[str, list[TierPrice]] = {}
     for row in TierPrice.objects.order_by("name", "-since"):
         found.setdefault(row.name, []).append(row)
@@ -98,8 +98,9 @@ Uses = Mapping[str, tuple[str, Counts]]
 
 @dataclass(frozen=True, slots=True)
 class TierRate:
-    """Of all nodes together. `usd_hour` None: `why` says what would make it known. `since`: when it
-    was made, None for one which is not ours. `memory_gib` and `disk_gib` are those of all nodes."""
+    """Sum over all nodes. `usd_hour` None: `why` states what is missing. `since`: creation time,
+    None for external tiers. `memory_gib` and `disk_gib` are totals.
+    """
 
     name: str
     usd_hour: float | None
@@ -112,14 +113,14 @@ class TierRate:
     disk_gib: float = 0.0
 
     def hours_within(self, begin: float, end: float) -> float:
-        """How long it was there between two moments (epoch seconds)."""
+        """Return the hours of existence between two times (epoch seconds)."""
         made = self.since.timestamp() if self.since else begin
         return max(0.0, end - max(begin, made)) / HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class TierCostShare:
-    """An endpoint's `share` of the use of a tier which was there for so many `hours`."""
+    """An endpoint's `share` of the use of a tier that existed for `hours`."""
 
     rate: TierRate
     share: float
@@ -134,7 +135,7 @@ class TierCostShare:
 
 
 def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str, TierRate]:
-    """Every tier of ours, and what was said of others, as on that day, in three queries."""
+    """Return the rates of our tiers and of priced external ones on that day, in three queries."""
     stated = said()
     ours = {tier.name: tier for tier in cachetier.tiers()}
     found = {}
@@ -152,7 +153,7 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
 def parts(
     known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
 ) -> dict[str, TierCostShare]:
-    """What each user of a tier has of it between two moments (epoch seconds)."""
+    """Return each user's part of its tier between two times (epoch seconds)."""
     found = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
         rate = known.get(tier) or unknown(tier)
@@ -163,7 +164,7 @@ def parts(
 
 
 def split(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -> dict[str, L2Cost]:
-    """What each user of a tier pays of it for the time between two moments (epoch seconds)."""
+    """Return each user's cost of its tier between two times (epoch seconds)."""
     return {name: part.cost for name, part in parts(known, uses, begin, end).items()}
 
 
@@ -173,7 +174,7 @@ def hour_of(moment: datetime) -> tuple[float, float]:
 
 
 def unknown(tier: str) -> TierRate:
-    """One of which nothing was said and which is not ours, or not any more."""
+    """Return the rate of a deleted or external tier without a price."""
     place = _place(tier)
     priced = terms(tier, place, None, {}, lambda _machine: None)
     return TierRate(tier, None, why=priced.why, place=place, terms=priced)

@@ -1,4 +1,4 @@
-"""A row of the cost report as plain values: for REST and CSV alike."""
+"""Rows of the cost report as plain values for REST and CSV."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def line(row: EndpointCostRow) -> dict[str, Any]:
-    """By `COLUMNS`, without the range; None for what is not known."""
+    """Return the values by `COLUMNS`, without the range; None if unknown."""
     counts, found, made = row.counts, row.costs, row.calibration
     saving = found.saving
     return {
@@ -79,7 +79,7 @@ def line(row: EndpointCostRow) -> dict[str, Any]:
 
 
 def _why_saved(row: EndpointCostRow) -> str:
-    """Why what was saved is not known, "" when it is."""
+    """Return why the saving is unknown, or ""."""
     saving = row.costs.saving
     if saving is None:
         return "The time of a prompt token was not measured at an endpoint like this one."

@@ -1,8 +1,7 @@
-"""The cost page's rows: every endpoint with its price, its counts and what its cache saved.
+"""Rows of the cost page: price, usage and cache saving of each endpoint.
 
-Promises so many queries of the database and one look at Prometheus, however many endpoints there
-are. The cost of a shared cache tier is split among all its users, also those the viewer may not
-see.
+The number of database queries is constant, with one query round to Prometheus. The cost of a shared
+cache tier is split among all its users, including those not visible to the viewer.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ DEFAULT_RANGE = "24h"
 
 @dataclass(frozen=True, slots=True)
 class EndpointCostRow:
-    """`known`: the measurement its saving is reckoned with; `latest`: its own latest run;
-    `lent_by`: at which endpoint it was measured instead, where the viewer may know of that."""
+    """`known`: calibration used for the saving; `latest`: the endpoint's own latest run; `lent_by`:
+    endpoint of the calibration, if it is another one that the viewer may see.
+    """
 
     endpoint: Endpoint
     needs: Needs
@@ -55,14 +55,14 @@ class EndpointCostRow:
 
     @property
     def stale(self) -> bool:
-        """Measured with other settings than the workers have now."""
+        """Return whether the workers' settings changed since the calibration."""
         if self.known is None or self.known.lent:
             return False
         return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
 
     @property
     def line(self) -> CostLine:
-        """As reports sum it up."""
+        """Return the line for report sums."""
         counts, found, saving = self.counts or Counts(), self.costs, self.costs.saving
         cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
         team = self.endpoint.team
@@ -88,7 +88,7 @@ class EndpointCostRow:
 
     @property
     def usd_hour(self) -> float | None:
-        """Of the workers which are ready now."""
+        """Return the cost of the workers ready now."""
         each = self.costs.rate.usd_hour
         return None if each is None else each * self.endpoint.status.ready_replicas
 
@@ -114,7 +114,7 @@ class CostReport:
 
     @property
     def cache_usd(self) -> float | None:
-        """What L1 and L2 cost, where that is known."""
+        """Return the known cost of L1 and L2."""
         l1 = [row.costs.l1 for row in self.rows]
         return _sum([*l1, *(row.costs.l2.usd for row in self.rows if row.needs.tier)])
 
@@ -145,7 +145,7 @@ def report(
 
 def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[EndpointCostRow]:
     catalogue = instances()
-    # A status has a dozen texts to decode, and money asks for two of its numbers.
+    # Only two columns: a status has a dozen texts to decode.
     wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
     listed = [(one, of_stored(one.spec)) for one in wanted.only(*_READ)]
     slopes = known((one.pk, needs) for one, needs in listed)
@@ -187,7 +187,7 @@ def _l2(
     found = tiers.split(tiers.rates(catalogue, price, today), uses, *between)
     if counted.fault is None:
         return found
-    # Nobody says who used it: only who has it alone pays for all of it.
+    # Without usage data only a sole user is charged.
     users = Counter(tier for tier, _ in uses.values())
     return {
         name: pays if users[uses[name][0]] == 1 or pays.usd is None else _NOT_SPLIT
@@ -199,18 +199,18 @@ _NOT_SPLIT = L2Cost(None, "Without Prometheus nobody knows who used the cache ti
 
 
 def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
-    """KEY=VALUE of all there are."""
+    """Return all tags as KEY=VALUE."""
     found = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
     return sorted(found)
 
 
 def _latest() -> dict[Any, Calibration]:
-    """By endpoint's id."""
+    """Return the latest runs by endpoint id."""
     rows = Calibration.objects.order_by("endpoint_id", "created_at").defer("samples")
     return {row.endpoint_id: row for row in rows}
 
 
 def _sum(values: list[float | None]) -> float | None:
-    """Of what is known; None when nothing is."""
+    """Sum the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

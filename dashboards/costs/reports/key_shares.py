@@ -1,9 +1,8 @@
-"""What callers' keys cost: the busy part of each endpoint's day, shared by what they had computed.
+"""Cost of inference keys: the busy time of each endpoint and day, split by computed tokens.
 
-Promises that nothing is spread which nobody used: idle time, and days on which an endpoint was busy
-and no router reported a key, are told apart. The share rests on a weight: a generated token counts
-as `weight` prompt tokens that were not cached. vLLM does not say which of its seconds went into
-which, so the weight is a convention, shown beside every number, and not a measurement.
+Idle time, and busy days without key usage from routers, are shown separately, not distributed. A
+generated token counts as `weight` uncached prompt tokens. vLLM does not report the time of each, so
+the weight is a convention, shown with every number.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _EndpointDay = tuple[str, date]
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """Of one key within a month, at all its endpoints."""
+    """Usage of one key in a month, at all its endpoints."""
 
     key_id: str
     name: str
@@ -41,7 +40,7 @@ class KeyLine:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Dollars of a month. `unreported_usd`: busy time on days without a report of any key."""
+    """USD of a month. `unreported_usd`: busy time on days without key usage."""
 
     lines: Sequence[KeyLine]
     weight: float
@@ -54,7 +53,7 @@ class Allocation:
 def allocate(
     month: Month, viewer: Somebody, lines: Sequence[CostLine], weight: float = WEIGHT
 ) -> Allocation:
-    """`lines` are those of the month, of what the viewer may see."""
+    """Allocate `lines`, the month's lines visible to the viewer."""
     whole = sums.total(lines)
     uses = usage.by_day(month.begins, month.ends, {line.name for line in lines})
     used = {use.endpoint for use in uses}
@@ -79,7 +78,7 @@ def allocate(
 
 
 def weigh(used: KeyUse, weight: float) -> float:
-    """Prompt tokens that were computed, and generated ones by their weight."""
+    """Return computed prompt tokens plus weighted generated tokens."""
     return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
 
 

@@ -1,7 +1,7 @@
-"""A month's report: what everything cost and saved, how much of the month was measured.
+"""Monthly report: costs, savings and measured coverage.
 
-Promises that a month which was not measured whole says so beside every sum, and that page, CSV and
-REST say the same. Shows only what the viewer may see.
+An incomplete month is marked beside every sum. Page, CSV and REST show the same values, limited to
+what the viewer may see.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MonthReport:
 
     @property
     def partial(self) -> str:
-        """What is missing from every sum, "" when nothing is."""
+        """Return what is missing from the sums, or ""."""
         found = []
         if not self.coverage.whole:
             share = self.coverage.share or 0.0
@@ -81,7 +81,7 @@ def report(
 
 
 def shortened(table: Table, most: int = MOST) -> Table:
-    """The dearest, and one line for all others."""
+    """Return the most expensive lines, and one line for the rest."""
     if len(table.lines) <= most:
         return table
     others = table.lines[most:]
@@ -90,7 +90,7 @@ def shortened(table: Table, most: int = MOST) -> Table:
 
 
 def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
-    """By `COLUMNS`, one for each line of each table."""
+    """Return a row by `COLUMNS` for each line of each table."""
     same = {"month": found.month.key, "covered": found.coverage.share}
     for table in found.tables:
         for line in table.lines:
@@ -108,7 +108,7 @@ def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
 
 
 def document(found: MonthReport) -> dict[str, Any]:
-    """For REST."""
+    """Return the REST document."""
     return {
         "month": found.month.key,
         "coverage": {**asdict(found.coverage), "share": found.coverage.share},

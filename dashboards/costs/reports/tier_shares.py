@@ -1,8 +1,7 @@
-"""What each cache tier cost in a month, and what part of it fell to whose endpoints.
+"""Monthly cost of each cache tier and its split among teams.
 
-Promises that the parts of a tier are whole together, those of teams the viewer may not see as one
-line without a name. A part is that of the use, hour by hour: what was kept of each hour are its
-hours times the endpoint's part of what was read.
+The shares of a tier add up to 1; teams that the viewer may not see are one unnamed line. Shares are
+by use, hour by hour: tier hours times the endpoint's share of the bytes read.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ OTHERS = "other teams"
 
 @dataclass(frozen=True, slots=True)
 class TierPoolShare:
-    """Of a team. `share` of the tier's hours; dollars are of what is priced, `unpriced_h` are hours
-    which are not."""
+    """Part of a team. `share`: of the tier's hours; `unpriced_h`: hours without a price."""
 
     team: str
     share: float
@@ -32,7 +30,7 @@ class TierPoolShare:
 
 @dataclass(frozen=True, slots=True)
 class TierPool:
-    """A cache tier; who used most of it stands first, who may not be named last."""
+    """Cache tier with its users, the largest first and the unnamed line last."""
 
     name: str
     parts: Sequence[TierPoolShare]
@@ -43,7 +41,7 @@ class TierPool:
 
 
 def pools(month: Month, viewer: Somebody) -> list[TierPool]:
-    """Those which the viewer's endpoints use."""
+    """Return the tiers used by the viewer's endpoints."""
     mine = sums.by_tier(sums.days(month.first, month.after, viewer))
     every = {one.tier: TierLine(one.tier, "") for one in mine}
     for one in sums.by_tier(sums.days(month.first, month.after)):

@@ -194,7 +194,7 @@ def test_system_says_what_is_lost_and_what_to_do(
     (tmp_path / "log").mkdir()
     log = tmp_path / "log" / "prometheus.log"
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, var=tmp_path)
-    monkeypatch.setattr(rule_file, "place", lambda: object())
+    monkeypatch.setattr("dashboards.alerts.settings.rule_file.place", lambda: object())
     assert rule_file.storage_round().fine
     log.write_text('level=error err="opening storage failed: something new"\n')
     failing = rule_file.storage_round()

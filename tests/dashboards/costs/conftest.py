@@ -1,4 +1,4 @@
-"""A Prometheus which answers what a test says, and an endpoint with a price."""
+"""Stub Prometheus, and an endpoint with a price."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.teams import Teams, teams, their_endpoints
 HOUR_S = 3600.0
 NOON = datetime(2026, 11, 10, 12, tzinfo=UTC)
 PRICE = {"vcpus": 10, "memory_gib": 500, "price_usd_hour": 2.0, "price_date": "2026-11-01"}
-# Of one endpoint in an hour: a word of the question, and its answer.
+# Of one endpoint in an hour: a word of the query, and its result.
 USED = {
     "up{job": 2 * HOUR_S,
     "num_requests_running": HOUR_S,
@@ -36,8 +36,9 @@ USED = {
 
 @dataclass
 class Told:
-    """`used` by endpoint; `away`: it does not answer; `in_parts`: one of two does
-    not. `asked` are the moments it was asked of."""
+    """`used` by endpoint; `away`: no response; `in_parts`: one of two sources fails. `asked`: times
+    of the queries.
+    """
 
     used: dict[str, Mapping[str, float]] = field(default_factory=lambda: {"one": USED})
     covered_s: float = HOUR_S
@@ -86,13 +87,13 @@ def world(people: Cast) -> Teams:
 
 @pytest.fixture
 def one(people: Cast) -> Endpoint:
-    """It wants 1 CPU of 10: 0.2 USD an hour for a worker."""
+    """Requests 1 of 10 CPUs: 0.2 USD/h for a worker."""
     catalogue.save(people.alice, THIS_MACHINE, PRICE)
     return made("one")
 
 
 def made(name: str, **more: Any) -> Endpoint:
-    """Long before `NOON`."""
+    """Created long before `NOON`."""
     found = endpoint(name, **more)
     old = datetime(2026, 11, 10, 8, 30, tzinfo=UTC)
     Endpoint.objects.filter(pk=found.pk).update(created_at=old, changed_at=old)

@@ -1,7 +1,7 @@
-"""Two days of scrapes as plain numbers: what Prometheus is given, and what they are worth.
+"""Two days of scrapes as plain numbers, with the expected results.
 
-`Samples.text` is OpenMetrics for promtool; `grown` and `seen_s` reckon from the same numbers
-without Prometheus. Scraped once a minute, a quarter of it past the full one.
+`Samples.text` is OpenMetrics for promtool; `grown` and `seen_s` compute from the same numbers
+without Prometheus. One scrape a minute, at second 15.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Samples:
-    """By name and labels: (seconds since the epoch, value)."""
+    """(epoch seconds, value) by name and labels."""
 
     series: dict[tuple[str, Labels], list[tuple[int, float]]] = field(default_factory=dict)
 
@@ -47,8 +47,10 @@ class Samples:
         return "\n".join(lines())
 
     def grown(self, name: str, endpoint: str, begin: int, end: int, **more: str) -> float:
-        """By how much counters grew; one that fell began anew. What grew while nobody scraped for
-        longer than Prometheus looks back (five minutes) is not known."""
+        """Return the increase of counters; a decrease is a reset.
+
+        Increases across a scrape gap longer than Prometheus' lookback (five minutes) are unknown.
+        """
         wanted = {("endpoint_name", endpoint), *more.items()}
         total = 0.0
         for (own, labels), found in self.series.items():
@@ -63,7 +65,7 @@ class Samples:
     def seen_s(
         self, name: str, endpoint: str, begin: int, end: int, counts: Callable[[float], bool]
     ) -> float:
-        """Seconds in which a gauge of it counted, each scrape standing for the time to the next."""
+        """Return the seconds in which a gauge counts; a scrape stands for the time to the next."""
         return sum(
             STEP_S
             for (own, labels), found in self.series.items()
@@ -75,8 +77,9 @@ class Samples:
 
 @dataclass
 class Pod:
-    """A worker: what it does a second while it is busy. `restarts`: hours at whose middle it begins
-    from nought; `until`: hours after which it is gone."""
+    """Worker with increases a second while busy. `restarts`: hours in whose middle it restarts;
+    `until`: hours until it is removed.
+    """
 
     endpoint: str
     name: str
@@ -86,7 +89,7 @@ class Pod:
 
 
 def scraped(pods: list[Pod]) -> Samples:
-    """Busy for a while, then not, by chance; always the same."""
+    """Return samples of randomly alternating busy and idle periods; deterministic."""
     found, chance = Samples(), random.Random(7)
     start = int(BEGIN.timestamp())
     for pod in pods:
@@ -106,7 +109,7 @@ def scraped(pods: list[Pod]) -> Samples:
             found.add("up", at, 1, **known)
             found.add("vllm:num_requests_running", at, load * 4, **known)
             for (name, labels), value in counters.items():
-                if value or not labels:  # a labelled counter is not there before it counts
+                if value or not labels:  # a labelled counter appears with its first increment
                     found.add(name, at, value, **known, **dict(labels))
     return found
 

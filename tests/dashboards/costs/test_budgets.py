@@ -1,4 +1,4 @@
-"""Budgets: what is spent of them, what is foreseen, and who is told."""
+"""Budgets: spending, forecast and notifications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.dashboards.costs.conftest import NOON, Told
 from tests.support.people import Cast, client_of
 from tests.support.teams import CANARY, OURS, Teams
 
-# 0.2 USD an hour for each of two workers.
+# 0.2 USD/h for each of two workers.
 HOURLY = 0.4
 
 

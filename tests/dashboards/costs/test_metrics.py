@@ -1,4 +1,4 @@
-"""Prices as Prometheus is told them, and what somebody's Grafana makes of them."""
+"""Exported price metrics and their use in Grafana expressions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.Mon
 
 
 def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each endpoint with its own price, however many consoles tell it."""
+    """Each endpoint with its own price, however many consoles export it."""
 
     def tokens(*_: Any) -> str:
         return "sum by (endpoint_name, source) (cached)"

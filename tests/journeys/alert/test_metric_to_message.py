@@ -32,8 +32,10 @@ def test_a_metric_that_rises_is_a_message_and_its_fall_another(
     """Times are shortened where a person sets them, and the one which nobody can."""
     (tmp_path / "alerts.yml").write_text(at_once(render()))
     make_endpoint("demo")
-    monkeypatch.setattr(dispatcher, "MISSING", dispatcher.timedelta(seconds=2))
-    monkeypatch.setattr(dispatcher, "UNKNOWN", dispatcher.timedelta(0))
+    monkeypatch.setattr(
+        "dashboards.alerts.notify.dispatcher.MISSING", dispatcher.timedelta(seconds=2)
+    )
+    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.UNKNOWN", dispatcher.timedelta(0))
     monkeypatch.setattr(tasks.deliver, "nudge", lambda pk: deliveries.attempt(pk))
     with ExitStack() as stack:
         hook = stack.enter_context(http_stub({"/hook": (200, "")}))

@@ -1,7 +1,7 @@
-"""Endpoints on a test's cluster, with everything of ours real but what only a pod could answer.
+"""Endpoints on a test cluster, with real components except what needs a running pod.
 
-Requests for logins, objects, pods and logs go to the cluster's API server; routers' pods are real
-ones, but what a router would say of itself, and the answer to a proof, are on paper.
+Requests for credentials, objects, pods and logs go to the cluster's API server. Router pods are
+real; the router's own status and replies to a proof are simulated.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LABEL = "emberline.dev/workload"
 
 
 class Killed(BaseException):
-    """As a SIGKILL: nothing of ours catches it."""
+    """Simulates SIGKILL: no handler catches it."""
 
 
 class Routers(RouterComponent):
-    """Real pods; what each would say of itself is on paper."""
+    """Real pods with simulated router status."""
 
     def _judge(
         self,
@@ -76,7 +76,7 @@ class ClusterWorld:
         return status
 
     def until(self, endpoint: Endpoint, phase: str, reason: str = "") -> EndpointStatus:
-        """Passes until the phase is reached for what is wanted now."""
+        """Run passes until the current generation reaches the phase."""
 
         def reached() -> EndpointStatus | None:
             status = self.step(endpoint)
@@ -96,12 +96,12 @@ class ClusterWorld:
         until(lambda: self.step(endpoint) is None, what="gone")
 
     def survivor(self, endpoint: Endpoint) -> None:
-        """A minute later: the claim of a killed worker has run out."""
+        """Expire the claim of a killed process."""
         age(EndpointStatus.objects.get(pk=endpoint.pk), claim_until=1, due_at=1)
 
     @contextmanager
     def killing(self, patch: pytest.MonkeyPatch, at: int, *, answered: bool) -> Iterator[list[int]]:
-        """Dies at the request of that number, before it is sent or once it is carried out."""
+        """Raise `Killed` at request number `at`, before it is sent or after it was executed."""
         count = [0]
         send = KubernetesClient._send
 
@@ -119,7 +119,7 @@ class ClusterWorld:
             patched.setattr(KubernetesClient, "_send", dying)
             yield count
 
-    # ---- what is in the cluster
+    # ---- cluster contents
 
     def pods(self, workload: str = "demo-worker") -> list[dict[str, Any]]:
         found = self.cluster.pods(self.namespace, f"{LABEL}={workload}")
@@ -129,7 +129,7 @@ class ClusterWorld:
         return sum(ready(pod) for pod in self.pods(workload))
 
     def left(self) -> list[str]:
-        """Every object of ours which is still there, of every kind."""
+        """Return every remaining object of ours."""
         kinds = (
             "ConfigMap Secret Service ServiceAccount Deployment StatefulSet ReplicaSet Pod Role "
             "RoleBinding NetworkPolicy PodDisruptionBudget HorizontalPodAutoscaler Ingress "

@@ -1,6 +1,6 @@
-"""A cluster on paper: replaces workers by itself as a Deployment does, and tells what one tells.
+"""Simulated cluster: replaces workers like a Deployment and reports like one.
 
-Each look moves every pod one step: scheduling, pulling, loading, ready. Tests set what is broken.
+Each observation moves every pod one step: scheduling, pulling, loading, ready. Tests inject faults.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class PaperWorkload:
 
 
 class PaperCluster:
-    """`bad` hashes never become ready, `crashing` ones die at every look. `held`: nothing is
-    scheduled. `away`: nothing answers."""
+    """`bad` hashes never become ready, `crashing` ones crash at every observation. `held`: nothing
+    is scheduled. `away`: requests fail.
+    """
 
     name = "kubernetes"
     rolls = True
@@ -138,7 +139,7 @@ class PaperCluster:
             yield f"2026-01-01T00:00:0{second}Z {container} of {replica}: line {second}"
 
     def lose(self, workload: str, index: int) -> None:
-        """A node dies: the pod is gone, and another one is made."""
+        """Lose the node: the pod is replaced."""
         found = self.workloads[workload]
         del found.pods[index]
         self._surge(found)
@@ -153,7 +154,7 @@ class PaperCluster:
         return found.spec.replicas if self.wanted is None else self.wanted
 
     def _surge(self, found: PaperWorkload) -> None:
-        """One new pod more than wanted at a time; an old one ends when enough are ready."""
+        """Start one new pod above the target at a time; stop an old one when enough are ready."""
         wanted = self._count(found)
         new = [p for p in found.pods if p.spec_hash == found.spec.spec_hash and not p.leaving]
         old = [p for p in found.pods if p.spec_hash != found.spec.spec_hash and not p.leaving]

@@ -1,4 +1,4 @@
-"""A small world for reconcile tests: paper workers, a paper router, and a prover that can fail."""
+"""Simulated environment of reconcile tests: workers, router, and a prover that can fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from endpoints.reconcile.reconciler import Reconciler
 
 @dataclass
 class PaperRouter:
-    """Takes part like the real one; `in_flight`, `down` and `impairment` are set by tests."""
+    """Simulated router component; tests set `in_flight`, `down` and `impairment`."""
 
     name: str = "router"
     down: str = ""
@@ -61,12 +61,12 @@ class PaperRouter:
 
     @property
     def draining(self) -> set[str]:
-        """Workers which were told to be leaving in the last call."""
+        """Return the workers marked as draining in the last call."""
         return {worker.name for worker in self.calls[-1] if worker.draining}
 
 
 class Recording:
-    """A provisioner that notes what it is asked, and can break at a verb."""
+    """Provisioner that records calls and can fail at a verb."""
 
     def __init__(self, inner: Provisioner) -> None:
         self.inner = inner
@@ -97,7 +97,7 @@ class Recording:
         return self.inner.logs(ref, tail_lines)
 
     def __getattr__(self, verb: str) -> Any:
-        """What only some provisioners can do."""
+        """Forward optional verbs."""
         return getattr(self.inner, verb)
 
     def _break(self, verb: str) -> None:
@@ -122,12 +122,12 @@ class World:
         return Reconciler(lambda _spec: self.provisioner, (self.router,), self.prove)
 
     def step(self, endpoint: Endpoint) -> EndpointStatus | None:
-        """One pass; the status after it, None when the endpoint is gone."""
+        """Run one pass; return the status, None if the endpoint is gone."""
         self.reconciler.reconcile(str(endpoint.pk))
         return EndpointStatus.objects.filter(pk=endpoint.pk).first()
 
     def until(self, endpoint: Endpoint, phase: str, passes: int = 12) -> EndpointStatus:
-        """Passes until the phase is reached for the present generation."""
+        """Run passes until the current generation reaches the phase."""
         seen = []
         for _ in range(passes):
             status = self.step(endpoint)
@@ -145,7 +145,7 @@ class World:
         raise AssertionError("still there")
 
     def observe(self, name: str = "demo-worker") -> Observation:
-        """What runs, without moving the paper world's clock."""
+        """Observe without advancing the simulation."""
         from console.provisioners.fake import _observe
 
         with self.paper._world() as world:
@@ -156,14 +156,14 @@ class World:
 
 
 def age(status: EndpointStatus, **fields: Any) -> None:
-    """Let time pass for some fields: each is moved back by the given seconds."""
+    """Move each field back by the given seconds."""
     now = timezone.now()
     moved = {name: now - timedelta(seconds=seconds) for name, seconds in fields.items()}
     EndpointStatus.objects.filter(pk=status.pk).update(**moved)
 
 
 def kinds(endpoint: Endpoint) -> list[str]:
-    """What happened, oldest first."""
+    """Return the event kinds, oldest first."""
     return [event.kind for event in endpoint.events.order_by("first_at", "id")]
 
 

@@ -1,4 +1,4 @@
-"""A small console in which everything is called "demo", so that a walk over the URLs finds it."""
+"""Small console in which everything is named "demo", for tests that visit all URLs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture
 def furnished(transactional_db: None) -> Cast:
-    """People, and one of each thing a page shows."""
+    """Create users and one of each object that pages show."""
     shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
     people = cast()
     endpoint = actions.create(people.alice, SPEC)
@@ -53,7 +53,8 @@ def furnished(transactional_db: None) -> Cast:
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
     alert_objects.change(people.ada, "demo", {"rules": True, "labels": {"release": "demo"}})
-    alert_keeping.keep(str(Cluster.objects.get().pk))  # there is no such cluster: it says so
+    # the cluster does not exist: sets that status
+    alert_keeping.keep(str(Cluster.objects.get().pk))
     away = {"url": "http://127.0.0.1:9", "auth": "bearer", "secret": "t", "cluster": "demo"}
     sources.add(people.ada, "demo", away)
     sources.test(people.ada, "demo")

@@ -1,1 +1,1 @@
-"""A Kubernetes to test against: a real control plane, a fake one, and who plays the kubelet."""
+"""Kubernetes for tests: a real control plane, a fake one, and a simulated kubelet."""

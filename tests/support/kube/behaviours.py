@@ -1,7 +1,7 @@
-"""What a pod does, as its status would say it: pure, from a rule, the pod, and the time since.
+"""Pod behavior: status computed from a rule, the pod and the elapsed time.
 
-A rule comes from the pod's annotation `kubelet-player` or from the namespace's ConfigMap of that
-name (see README.md). Must not know who asks or how the answer is written.
+A rule comes from the pod's annotation `kubelet-player` or the namespace's ConfigMap of that name
+(see README.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-PLAYER = "kubelet-player"  # label of our nodes, annotation of pods, name of the rules' ConfigMap
+PLAYER = "kubelet-player"  # node label, pod annotation, ConfigMap with rules
 CRASHES = {"crash-loop": (1, "Error"), "oom-killed": (137, "OOMKilled")}
 WAITS = {
     "pull-error": ("ImagePullBackOff", 'Back-off pulling image "{image}": not found'),
@@ -26,9 +26,10 @@ BEHAVIOURS = ("ready", "never-ready", "init-failed", "run", *CRASHES, *WAITS)
 
 @dataclass(frozen=True)
 class Rule:
-    """`labels`: of which pods ({}: all). Times are from the pod's arrival on its node; `stop_s`
-    is how long it goes on after its deletion (a huge one never goes). `argv` and `env` are for
-    `run` alone: what is started in place of the pod's own command, and beside its environment."""
+    """`labels`: pod selector ({}: all). Times count from scheduling; `stop_s` is the time to
+    terminate after deletion (a huge one never ends). `argv` and `env` apply to `run`:
+    replacement command and additional environment.
+    """
 
     behaviour: str = "ready"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +53,7 @@ def parse(data: Mapping[str, Any]) -> Rule:
 
 
 def rule_of(pod: Mapping[str, Any], rules: Mapping[str, str]) -> Rule:
-    """Of this pod: its annotation, else the first rule by name whose labels it has."""
+    """Return the rule of the annotation, else the first by name whose labels match."""
     metadata = pod["metadata"]
     said = metadata.get("annotations", {}).get(PLAYER, "")
     if said:
@@ -71,7 +72,7 @@ def stamp(at: float) -> str:
 
 @dataclass(frozen=True)
 class Containers:
-    """How all containers of a pod stand."""
+    """State of all containers of a pod."""
 
     phase: str = "Running"
     ready: bool = False
@@ -93,7 +94,7 @@ def _waiting(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def play(rule: Rule, pod: Mapping[str, Any], born: float, now: float) -> tuple[Containers, float]:
-    """How it stands now, and when to look again (0: never by itself)."""
+    """Return the current state and the next time to check (0: none)."""
     age = now - born
     done = _ended(0, "Completed", born + rule.start_s)
     if rule.behaviour in WAITS:
@@ -126,7 +127,8 @@ def play(rule: Rule, pod: Mapping[str, Any], born: float, now: float) -> tuple[C
 def _crashing(
     rule: Rule, born: float, now: float, done: Mapping[str, Any]
 ) -> tuple[Containers, float]:
-    """Runs for `crash_s`, dies, waits for as long, runs again. A tenth of a Job's patience."""
+    """Run for `crash_s`, crash, wait as long, restart. A Job's backoff is a tenth of the real
+    one."""
     code, reason = CRASHES[rule.behaviour]
     round_s = 2 * rule.crash_s
     deaths, into = divmod(now - born - rule.start_s, round_s)
@@ -145,7 +147,7 @@ def _crashing(
 def status_of(
     pod: Mapping[str, Any], how: Containers, address: str, node_address: str, born: float
 ) -> dict[str, Any]:
-    """The status to write; equal to the present one when nothing has changed."""
+    """Return the status; equal to the current one if nothing has changed."""
     before = pod.get("status", {})
     conditions = {item["type"]: item for item in before.get("conditions", ())}
     wanted = {
@@ -157,7 +159,7 @@ def status_of(
     }
     done = how.phase == "Succeeded"
     counted = (item.get("restartCount", 0) for item in before.get("containerStatuses", ()))
-    restarts = max(how.restarts, *counted, 0)  # a death stays counted when the rule changes
+    restarts = max(how.restarts, *counted, 0)  # restarts stay counted when the rule changes
     for kind, value in wanted.items():
         text = "True" if value else "False"
         item = conditions.get(kind)

@@ -1,4 +1,4 @@
-"""What a kubelet and a provisioner of disks do beside running pods: events, and volumes."""
+"""Events of the simulated kubelet, and volumes of the simulated provisioner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.kube.behaviours import PLAYER, Containers, stamp
 from tests.support.kube.client import Kube
 
-CLASS = "standard"  # of disks which the player makes
+CLASS = "standard"  # storage class of the simulation
 EVENTS = {
     "ImagePullBackOff": ("Failed", "Failed to pull image"),
     "CrashLoopBackOff": ("BackOff", "Back-off restarting failed container"),
@@ -18,7 +18,7 @@ EVENTS = {
 
 
 def event_of(how: Containers) -> tuple[str, str, bool] | None:
-    """Reason, message, and whether it is a warning; None where a kubelet says nothing new."""
+    """Return reason, message and whether it is a warning; None without an event."""
     waits = how.state.get("waiting", {}).get("reason", "") or (
         how.init.get("waiting", {}).get("reason", "")
     )
@@ -58,7 +58,7 @@ def storage_class(api: Kube) -> None:
 
 
 def provide(api: Kube, claim: Mapping[str, Any]) -> None:
-    """A volume for a claim that waits for one of our class; the cluster binds them."""
+    """Create the volume of a pending claim of our class; the cluster binds them."""
     spec, metadata = claim["spec"], claim["metadata"]
     phase = claim.get("status", {}).get("phase", "Pending")
     name = f"pvc-{metadata['uid']}"

@@ -1,6 +1,6 @@
-"""The API as tests ask it: by kind and name, JSON in and out, refusals as exceptions.
+"""Kubernetes API client of tests: by kind and name, JSON, errors as exceptions.
 
-Promises nothing about retries: what the server says is what a test sees.
+Without retries.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _know("/apis/monitoring.coreos.com/v1alpha1", True, "AlertmanagerConfig")
 
 
 class Refused(AssertionError):
-    """The server said no; `code` is the HTTP status, `status` its whole answer."""
+    """Error response; `code` is the HTTP status, `status` the whole response."""
 
     def __init__(self, code: int, status: Mapping[str, Any]) -> None:
         super().__init__(f"{code} {status.get('reason', '')}: {status.get('message', status)}")
@@ -79,7 +79,7 @@ class Kube:
         self.http.close()
 
     def ready(self) -> bool:
-        """Whether the server serves, with the namespace everybody starts in."""
+        """Return whether the server is ready and has the default namespace."""
         try:
             return (
                 self.http.get("/readyz").status_code == 200
@@ -108,7 +108,7 @@ class Kube:
         return self.ask("GET", self.path(kind, namespace, name, sub))
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        """None if it is not there."""
+        """Return None if it does not exist."""
         try:
             return self.get(kind, namespace, name)
         except Refused as refused:
@@ -135,13 +135,13 @@ class Kube:
     def apply(
         self, kind: str, namespace: str, data: dict[str, Any], manager: str = "test", **query: Any
     ) -> Any:
-        """Server-side; `force`, `dryRun`, `fieldValidation` as the API names them."""
+        """Server-side apply; `force`, `dryRun`, `fieldValidation` as in the API."""
         path = self.path(kind, namespace, data["metadata"]["name"])
         media = "application/apply-patch+yaml"
         return self.ask("PATCH", path, _typed(kind, data), media, fieldManager=manager, **query)
 
     def delete(self, kind: str, namespace: str, name: str, **options: Any) -> Any:
-        """No error if it is gone already. `options` as in DeleteOptions."""
+        """Ignore missing objects. `options` as in DeleteOptions."""
         try:
             return self.ask("DELETE", self.path(kind, namespace, name), options or None)
         except Refused as refused:
@@ -150,7 +150,7 @@ class Kube:
 
     @contextmanager
     def stream(self, path: str, query: dict[str, str]) -> Iterator[Iterator[dict[str, Any]]]:
-        """Events of a watch, as the server tells them; ends when the server ends it."""
+        """Yield the events of a watch until the server ends it."""
         with self.http.stream(
             "GET", path, params=query, timeout=httpx.Timeout(30, read=None)
         ) as answer:

@@ -1,7 +1,6 @@
-"""A cluster in a test's hands: its API, a namespace of the test's own, and what pods will do.
+"""Cluster for a test: API, namespaces of its own, pod behavior.
 
-Promises the same over every kind of plane, and that a test's namespaces and nodes are gone
-afterwards. Must not know what is tested.
+The same for every kind of plane. A test's namespaces and nodes are removed afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.support.waiting import until
 
 
 class Ground(Protocol):
-    """What is common to all planes."""
+    """Interface common to all planes."""
 
     url: str
 
@@ -33,8 +32,9 @@ class Ground(Protocol):
 
 
 class Cluster:
-    """`kind`: real, shared (real, and somebody else's) or fake. `plane` has what only one kind
-    can do (`stop_api`, `start_api`)."""
+    """`kind`: real, shared (real, run by another process) or fake. `plane` has the operations of
+    one kind only (`stop_api`, `start_api`).
+    """
 
     _numbers = itertools.count(1)
 
@@ -50,28 +50,29 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """Path of the administrator's kubeconfig."""
         return self.plane.kubeconfig
 
     def namespace(self, **labels: str) -> str:
-        """A new one. Labels of pod security: `**cluster.restricted`."""
+        """Create a namespace. Pod security labels: `**cluster.restricted`."""
         name = f"t-{os.getpid()}-{next(self._numbers)}"
         self.api.create("Namespace", "", {"metadata": {"name": name, "labels": labels}})
         self._namespaces.append(name)
-        # Pods are refused until their account is there.
+        # Pods are rejected until the service account exists.
         until(lambda: self.api.find("ServiceAccount", name, "default"), what="default account")
         return name
 
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
 
     def rule(self, namespace: str, name: str = "rule", **rule: Any) -> None:
-        """What pods of this namespace do (behaviours.Rule); with no fields, as ever."""
+        """Set the behavior of pods in the namespace (behaviours.Rule); without fields the
+        default."""
         parse(rule)
         data = {"metadata": {"name": PLAYER}, "data": {name: yaml.safe_dump(rule)}}
         self.api.apply("ConfigMap", namespace, data, manager=f"rule-{name}", force="true")
 
     def quota(self, namespace: str, name: str, **hard: str) -> None:
-        """Enforced when this returns: a real one is not before it has counted."""
+        """Create a quota and wait until it is enforced: a real one first counts usage."""
         data = {"metadata": {"name": name}, "spec": {"hard": hard}}
         self.api.create("ResourceQuota", namespace, data)
         until(
@@ -80,7 +81,7 @@ class Cluster:
         )
 
     def node(self, name: str, instance_type: str, **more: Any) -> str:
-        """One more node, ready; its name in the cluster is unique to this test."""
+        """Add a ready node with a name unique to this test."""
         own = f"{name}-{os.getpid()}-{next(self._numbers)}"
         self.api.create("Node", "", nodes.node(own, instance_type, **more))
         self._nodes.append(own)
@@ -88,11 +89,12 @@ class Cluster:
         return own
 
     def lose(self, node: str) -> None:
-        """The machine is gone: its pods freeze, and the cluster hears nothing of it."""
+        """Lose the machine: its pods freeze without an update of their status."""
         self.api.merge("Node", "", node, {"metadata": {"annotations": {nodes.LOST: "true"}}})
 
     def bury(self, node: str) -> None:
-        """What an operator does about a lost machine. By itself the cluster takes a minute."""
+        """Mark a lost node out of service, as an operator would; the cluster itself takes a
+        minute."""
         self.api.delete("Node", "", node)
         for pod in self.api.list("Pod"):
             if pod["spec"].get("nodeName") == node:
@@ -120,7 +122,7 @@ def _ready(data: dict[str, Any]) -> bool:
 
 
 def _usable(node: dict[str, Any]) -> bool:
-    """New nodes are tainted until the cluster has seen that they are ready."""
+    """Return whether the taint of new nodes has been removed."""
     taints = [item["key"] for item in node["spec"].get("taints", ())]
     return _ready(node) and not any(key.startswith("node.kubernetes.io/") for key in taints)
 

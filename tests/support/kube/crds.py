@@ -1,8 +1,8 @@
-"""Custom resources of what a cluster may have beside Kubernetes, as far as anybody renders them.
+"""Custom resource definitions of optional cluster components.
 
-KEDA, cert-manager, Gateway API and the Prometheus Operator: written small from their published
-fields, typed and structural, so that strict validation refuses a misspelt or mistyped field. No
-controller is behind them: a test which needs a status writes it.
+KEDA, cert-manager, Gateway API and the Prometheus operator: reduced to the fields used here,
+structural and typed, so that strict validation rejects misspelt or mistyped fields. There are no
+controllers: tests write statuses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPLICAS: Schema = {"type": "integer", "format": "int32", "minimum": 0}
 
 
 def obj(*required: str, **fields: Schema) -> Schema:
-    """Trailing underscores stand for names Python keeps to itself (`for_`, `from_`)."""
+    """Trailing underscores avoid Python keywords (`for_`, `from_`)."""
     named = {name.rstrip("_"): schema for name, schema in fields.items()}
     schema: Schema = {"type": "object", "properties": named}
     return schema | {"required": list(required)} if required else schema
@@ -241,7 +241,7 @@ def crd(
     return {
         "metadata": {
             "name": f"{plural}.{group}",
-            # Names under *.k8s.io are somebody's to approve; the real ones say who did.
+            # Names in *.k8s.io need an approval annotation, as on the real definitions.
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
         },
         "spec": {
@@ -285,7 +285,7 @@ PARTS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def install(api: Kube, *parts: str) -> None:
-    """These (all if none is named), served when this returns."""
+    """Install the parts (default: all) and wait until they are served."""
     wanted = [data for part in parts or PARTS for data in PARTS[part]]
     for data in wanted:
         api.apply("CustomResourceDefinition", "", data, force="true")

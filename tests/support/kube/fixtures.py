@@ -1,7 +1,7 @@
-"""Fixtures of clusters, for every test (imported by tests/conftest.py).
+"""Cluster fixtures, imported by tests/conftest.py.
 
-A real plane is started once for a run, or EMBERLINE_TEST_PLANE names the folder of one which runs
-already. Without either, tests marked `kubernetes` are skipped, and say what was not tested.
+A real plane is started once for a run, or EMBERLINE_TEST_PLANE names the folder of a running one.
+Without either, tests marked `kubernetes` are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _shared() -> Path | None:
 
 @pytest.fixture(scope="session")
 def real_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """With its kubelet, and everything of `crds`."""
+    """Real plane with a simulated kubelet and all `crds`."""
     folder = _shared()
     if folder is not None:
         yield Reached(folder)
@@ -73,7 +73,7 @@ def _running(folder: Path, missing: str, controllers: bool = True) -> Iterator[P
 
 @contextmanager
 def _played(plane: Plane | FakePlane) -> Iterator[None]:
-    """With a kubelet, and everything of `crds`."""
+    """Add a simulated kubelet and all `crds`."""
     with plane.client() as admin, plane.client("kubelet-player") as api:
         crds.install(admin)
         player = Player(api, plane.folder / "kubelet", plane.kubelet_certificate)
@@ -86,14 +86,14 @@ def _played(plane: Plane | FakePlane) -> Iterator[None]:
 
 @pytest.fixture
 def own_plane(tmp_path: Path) -> Iterator[Plane]:
-    """A test's own etcd and API server, which it may stop; no controllers, no kubelet."""
+    """etcd and API server for one test, which may stop them; without controllers and kubelet."""
     with _running(tmp_path / "plane", MISSING_OWN, controllers=False) as plane:
         yield plane
 
 
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A test's own whole plane: `own_cluster.plane.stop_api()`."""
+    """Whole plane for one test: `own_cluster.plane.stop_api()`."""
     with _running(tmp_path / "plane", MISSING_OWN) as plane, _played(plane):
         yield Cluster("real", plane)
 
@@ -107,9 +107,8 @@ def real_cluster(real_plane: Ground) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def fake_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakePlane]:
-    """With its kubelet, and everything of `crds`."""
-    # Here and not above: it takes its schemas from the official client, a second of imports which
-    # tests of anything else need not wait for.
+    """Fake plane with a simulated kubelet and all `crds`."""
+    # Imported lazily: its schemas need the official client, which takes a second to import.
     from tests.support.kube.fake.plane import FakePlane
 
     plane = FakePlane(tmp_path_factory.mktemp("fake-plane"))
@@ -121,7 +120,7 @@ def fake_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakePlane]:
 
 @pytest.fixture
 def fake_cluster(fake_plane: FakePlane) -> Iterator[Cluster]:
-    """`fake_cluster.plane` is the FakePlane: failing, stop_api, start_api, expire."""
+    """Cluster on the FakePlane, with `plane.failing`, `stop_api`, `start_api`, `expire`."""
     cluster = Cluster("fake", fake_plane)
     yield cluster
     fake_plane.mend()
@@ -130,6 +129,6 @@ def fake_cluster(fake_plane: FakePlane) -> Iterator[Cluster]:
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kubernetes)])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The same test over both."""
+    """Runs the test on both planes."""
     found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
     return found

@@ -1,7 +1,7 @@
-"""What is in the cluster now, of one kind: a list and a watch, in a thread, for ever.
+"""Current objects of one kind: list and watch in a thread.
 
-Promises that `items` is what the server said last, and that `changed` is told each key that may
-have changed, again after everything that was missed. Must not know what becomes of it.
+`items` is the server's latest state; `changed` is called with each key that may have changed, and
+again for all after a gap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Informer:
         self._thread.start()
 
     def stop(self) -> None:
-        """The watch ends with its connection or within its own time; nobody waits for it."""
+        """Stop without waiting: the watch ends with its connection or timeout."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -47,7 +47,7 @@ class Informer:
                 while not self._stop.is_set():
                     since = self._watch(since)
             except (Refused, httpx.HTTPError, httpx.StreamError, OSError, RuntimeError):
-                # RuntimeError: the client was closed. The server is away, or the watch is too old.
+                # RuntimeError: client closed. Others: server down, or watch expired.
                 self._stop.wait(0.2)
 
     def _list(self) -> str:

@@ -1,4 +1,4 @@
-"""Kubeconfig files as people have them: one cluster, one context, a token inside."""
+"""Kubeconfig files with one cluster, one context and a token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kubeconfig(
 
 
 def write(path: Path, data: dict[str, Any]) -> Path:
-    """Whole or not at all: others wait for this file to appear."""
+    """Write atomically: others wait for the file."""
     part = path.with_name(path.name + ".part")
     part.write_text(yaml.safe_dump(data))
     part.chmod(0o600)

@@ -1,8 +1,8 @@
-"""The kubelet, played: nodes which are ready, and pods which become what their rule says.
+"""Simulated kubelet: ready nodes, and pods that follow their rules.
 
-Promises to work through the API alone, so that it plays for a real control plane as for the fake
-one, from the same process or another; what a pod does is told by annotation or by ConfigMap
-(README.md). Every write says what the pod is now, so a lost one is made again.
+Uses the API only, so that it serves real and fake planes, in this process or another; annotations
+or ConfigMaps set pod behavior (README.md). Every write has the whole state, so a lost one is
+repeated.
 
     python -m tests.support.kube.kubelet --dir DIR    for the plane of that folder, until SIGTERM
 """
@@ -39,7 +39,7 @@ AWAY = (Refused, httpx.HTTPError, OSError)
 
 @dataclass
 class Life:
-    """What the player remembers of a pod."""
+    """State of a pod."""
 
     uid: str
     address: str
@@ -105,7 +105,7 @@ class Player:
         if self._names is not None:
             self._names.close()
 
-    # --- one thread does everything, one key at a time
+    # --- one thread, one key at a time
 
     def _push(self, item: tuple[str, Key]) -> None:
         with self._wake:
@@ -129,7 +129,7 @@ class Player:
                 try:
                     self._step(kind, key)
                 except AWAY:
-                    # Gone meanwhile, changed meanwhile, or the server is away: look again.
+                    # Deleted or changed concurrently, or server down: retry.
                     self._at(time.time() + 0.3, item)
 
     def _step(self, kind: str, key: Key) -> None:
@@ -256,7 +256,7 @@ class Player:
         if life.process is not None:
             life.process.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 0)))
             if not life.process.done.is_set():
-                return  # it says when
+                return  # it notifies
         elif time.time() < life.stopping + life.rule.stop_s:
             self._at(life.stopping + life.rule.stop_s, ("Pod", key))
             return
@@ -270,8 +270,7 @@ class Player:
 
 
 def _differs(wanted: Any, found: Any) -> bool:
-    """Whether something we say is not there; what others say beside it does not count. Times of
-    a heartbeat do not count either."""
+    """Return whether our fields differ; others' fields and heartbeat times are ignored."""
     if isinstance(wanted, dict):
         return any(
             _differs(value, found.get(name) if isinstance(found, dict) else None)

@@ -1,7 +1,7 @@
-"""The cluster's DNS, for pods which really run: `SERVICE.NAMESPACE.svc[.cluster.local]`.
+"""Cluster DNS for running pods: `SERVICE.NAMESPACE.svc[.cluster.local]`.
 
-Promises the addresses of a Service's ready pods (there is nobody to play a Service's own address),
-and of one pod of a headless one by `POD.SERVICE.NAMESPACE.svc`. Knows no other name.
+Resolves a Service to the addresses of its ready pods (there are no cluster IPs), and
+`POD.SERVICE.NAMESPACE.svc` to one pod of a headless Service. No other names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Slices = Callable[[], list[dict[str, Any]]]
 
 
 class Names:
-    """Answers over UDP at this address, port 53: resolv.conf has no other."""
+    """UDP server on port 53 of the address: resolv.conf cannot set another port."""
 
     def __init__(self, slices: Slices, address: str) -> None:
         self.address = address
@@ -68,7 +68,7 @@ class Names:
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    """And where it ends. Questions are not compressed."""
+    """Return the name and the offset after it. Questions are not compressed."""
     labels = []
     while data[at]:
         labels.append(data[at + 1 : at + 1 + data[at]].decode())

@@ -1,7 +1,7 @@
-"""The nodes there are: two without GPUs, and three kinds with, in two zones.
+"""Nodes: two without GPUs and three kinds with GPUs, in two zones.
 
-A node is ours by its label `kubelet-player`; what it has stands in an annotation, so that a test
-can make more of them through the API alone. Annotation `kubelet-player/lost` is its end.
+Our nodes have the label `kubelet-player`; an annotation holds their resources, so that tests can
+add nodes through the API. Annotation `kubelet-player/lost` marks a lost node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def node(
     taints: tuple[Mapping[str, str], ...] = (),
     **capacity: str,
 ) -> dict[str, Any]:
-    """A Node as somebody would create it; the player fills in the status."""
+    """Return a Node without status, which the simulated kubelet writes."""
     own = {
         PLAYER: "true",
         "kubernetes.io/hostname": name,
@@ -78,7 +78,7 @@ def lost(data: Mapping[str, Any]) -> bool:
 
 
 def status(data: Mapping[str, Any], address: str, port: int, now: str) -> dict[str, Any]:
-    """Ready, with everything it has; or not heard of any more."""
+    """Return a ready status with all resources, or an unreachable one."""
     has = capacity(data)
     gone = lost(data)
     ready = {

@@ -1,12 +1,10 @@
-"""A real control plane on loopback: etcd, API server, controllers and scheduler, no kubelet.
+"""Real control plane on loopback: etcd, API server, controllers and scheduler, no kubelet.
 
-Promises a cluster like a strict one: RBAC, pod security, service accounts and quotas are on, and
-garbage is collected. Controllers and scheduler are left out where their programs are not at hand
-(KUBEBUILDER_ASSETS). Everything lies in one folder, so another process can use it, too:
+RBAC, pod security, service accounts, quotas and garbage collection are enabled. Controllers and
+scheduler are left out if their programs are missing (KUBEBUILDER_ASSETS). All files are in one
+folder, so that another process can use the plane:
 
     python -m tests.support.kube.plane --dir DIR      until SIGTERM; DIR/kubeconfig is written last
-
-Must not know what runs in it; who plays the kubelet is in `kubelet`.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 MASTERS = "system:masters"
-# Name in the API -> groups. `person-N` may do nothing until a test binds them to a Role.
+# User -> groups. `person-N` has no permissions until a test binds a Role.
 USERS = {
     "admin": MASTERS,
     "kubelet-player": MASTERS,
@@ -41,13 +39,13 @@ BESIDE = ("kube-controller-manager", "kube-scheduler")
 
 
 def assets() -> Path | None:
-    """The folder with the programs, None where it has no API server."""
+    """Return the folder with the programs, None if it has no API server."""
     folder = Path(os.environ.get("KUBEBUILDER_ASSETS", "") or "/nowhere")
     return folder if all((folder / name).is_file() for name in NEEDED) else None
 
 
 class Plane:
-    """One control plane. `stop_api` and `start_api` are an API server which is away."""
+    """Control plane; `stop_api` and `start_api` simulate an outage."""
 
     def __init__(self, folder: Path, programs: Path, controllers: bool = True) -> None:
         self.folder = folder
@@ -67,12 +65,12 @@ class Plane:
 
     @property
     def kubelet_certificate(self) -> tuple[Path, Path]:
-        """With its key; what the API server trusts when it reads logs."""
+        """Return certificate and key of kubelets, trusted by the API server for logs."""
         return self.folder / "kubelet.crt", self.folder / "kubelet.key"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's; written when the plane is up."""
+        """Path of the administrator's kubeconfig, written when the plane is up."""
         return self.folder / "kubeconfig"
 
     def kubeconfig_of(self, user: str, namespace: str = "default") -> Path:
@@ -120,7 +118,7 @@ class Plane:
             "--service-cluster-ip-range=10.76.0.0/16",
             "--kubelet-preferred-address-types=InternalIP",
             f"--kubelet-certificate-authority={self.ca}",
-            # Soon gone from a lost node: nobody waits five minutes in a test.
+            # Short eviction from lost nodes: the default is five minutes.
             "--default-not-ready-toleration-seconds=5",
             "--default-unreachable-toleration-seconds=5",
         )
@@ -128,7 +126,7 @@ class Plane:
             until(lambda: self._alive("kube-apiserver") and api.ready(), 180, "API server")
 
     def start_beside(self) -> None:
-        """Controllers and scheduler, those of them which are at hand and not running."""
+        """Start the available controllers and scheduler that are not running."""
         for name in self._beside:
             running = self._running.get(name)
             if (self._bin / name).is_file() and (running is None or running.poll() is not None):
@@ -182,7 +180,7 @@ class Plane:
         return True
 
     def _end(self, name: str) -> None:
-        # Killed: nothing of it is kept, and a graceful end takes its time.
+        # Killed: no state is kept, and a graceful stop is slow.
         program = self._running.pop(name, None)
         if program is not None:
             program.kill()
@@ -190,7 +188,7 @@ class Plane:
 
 
 class Reached:
-    """A plane somebody else runs, known by its folder alone (EMBERLINE_TEST_PLANE)."""
+    """Plane run by another process, known by its folder (EMBERLINE_TEST_PLANE)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,8 +1,7 @@
-"""Logs of containers: files of lines with their times, and the kubelet's endpoint to read them.
+"""Container logs: files of lines with times, and the kubelet endpoint to read them.
 
-The API server asks `GET /containerLogs/NAMESPACE/POD/CONTAINER` of a node's kubelet port. Promises
-what `kubectl logs` can ask: follow, tailLines, timestamps, previous, sinceTime, sinceSeconds and
-limitBytes.
+The API server requests `GET /containerLogs/NAMESPACE/POD/CONTAINER` from a node's kubelet port.
+Supports follow, tailLines, timestamps, previous, sinceTime, sinceSeconds and limitBytes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def now() -> str:
 
 
 class Logs:
-    """One file per container; `rotate` when the container begins anew."""
+    """One file for each container; `rotate` at a restart."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,14 +50,14 @@ class Logs:
             folder.rmdir()
 
     def read(self, path: Path, query: dict[str, str]) -> Iterator[str]:
-        """Lines with their ends; with `follow` until the container is forgotten."""
+        """Yield lines with line ends; with `follow` until the container is removed."""
         try:
             file = path.open()
         except FileNotFoundError:
             return
         with file:
             lines = file.readlines()
-            since = query.get("sinceTime", "")  # of whole seconds: less its Z it sorts first
+            since = query.get("sinceTime", "")  # seconds precision: without Z it compares correctly
             if query.get("sinceSeconds"):
                 at = time.time() - float(query["sinceSeconds"])
                 since = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
@@ -102,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *args: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Disable logging."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -110,7 +109,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, address: object) -> None:
-        """Who reads a log goes away when it likes."""
+        """Ignore client disconnects."""
 
 
 class LogServer:

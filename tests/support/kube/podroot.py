@@ -1,7 +1,7 @@
-"""The first program of a pod: mounts its volumes over a view of this machine, and becomes it.
+"""First program of a pod: mounts its volumes over a view of this machine, then execs the command.
 
-Started as `unshare --mount python podroot.py SPEC.json`, with nothing of ours imported: it runs
-before there is a path to import from. What is mounted is gone with the process.
+Started as `unshare --mount python podroot.py SPEC.json`, without imports of ours: it runs before
+there is an import path. The mounts end with the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 BIND, RECURSIVE, READ_ONLY, REMOUNT = 4096, 16384, 1, 32
-OWN = ("tmp", "run")  # a container does not see those of its host
+OWN = ("tmp", "run")  # not shared with the host
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -23,7 +23,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
 
 
 def build(root: Path, **own: str) -> None:
-    """A root like this machine's, with folders of ours in places of their own (`/.NAME`)."""
+    """Build a root like this machine's, with folders of ours (`/.NAME`) in some places."""
     mount("tmpfs", str(root), "tmpfs")
     for entry in Path("/").iterdir():
         new = root / entry.name

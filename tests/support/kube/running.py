@@ -1,9 +1,9 @@
-"""Pods which really run: the main container's program as a process with an address of its own.
+"""Running pods: the main container's program as a process with its own address.
 
-Promises what a kubelet does around it: volumes and environment resolved, probes, restarts, preStop
-then SIGTERM then SIGKILL, logs. Not promised: images (programs are this machine's; `python3` is the
-one of these tests, with this repository on its path), users, limits of CPU and memory, init
-containers and containers beside the first. Needs root, for mounts and addresses.
+As a kubelet does: volumes and environment, probes, restarts, preStop then SIGTERM then SIGKILL,
+logs. Not supported: images (programs are this machine's; `python3` is the tests' with this
+repository on its path), users, CPU and memory limits, init and additional containers. Needs root,
+for mounts and addresses.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.support.kube.podlogs import Logs
 from tests.support.kube.volumes import Volumes, contents, field, local
 
 NETWORK = "10.77.0.0/16"
-PYTHON = "/.venv/bin/python"  # where `podroot` puts the one of these tests
-PROBE_S = 0.2  # a kubelet's seconds are shortened to this
-AGAIN_S = 0.5  # before a container that died starts again
+PYTHON = "/.venv/bin/python"  # the tests' Python, placed by `podroot`
+PROBE_S = 0.2  # replaces a kubelet's second
+AGAIN_S = 0.5  # restart delay
 
 
 def can_run() -> str:
-    """Why pods cannot run here; "" if they can."""
+    """Return why pods cannot run here, or ""."""
     if os.geteuid() != 0:
         return "pods run as processes only for root (mounts, addresses)"
     route = ["ip", "route", "replace", "local", NETWORK, "dev", "lo"]
@@ -53,7 +53,7 @@ def can_run() -> str:
 
 
 class Running:
-    """One pod's process and everything around it, in a thread of its own."""
+    """One pod's process and its environment, in its own thread."""
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class Running:
         self._thread.start()
 
     def update(self, pod: Mapping[str, Any]) -> None:
-        """The pod's object has changed: what is mounted may have, too."""
+        """Apply a changed pod object, including its volumes."""
         self._pod = pod
         self._sync.set()
 
     def stop(self, grace_s: float) -> None:
-        """Begin to end; `done` when it has."""
+        """Begin termination; `done` is set at its end."""
         self._grace_s = grace_s
         self._stop.set()
 
     def kill(self) -> None:
-        """At once, with nobody asked."""
+        """Kill immediately."""
         self._grace_s = 0.0
         self._stop.set()
         if self._process is not None:
@@ -123,7 +123,7 @@ class Running:
                 self._stop.wait(AGAIN_S)
         finally:
             self._end()
-            shutil.rmtree(self._folder, ignore_errors=True)  # its secrets with it
+            shutil.rmtree(self._folder, ignore_errors=True)  # including secrets
             self.done.set()
             self._changed()
 
@@ -225,7 +225,7 @@ class Running:
     # --- while it runs
 
     def _watch(self, restarts: int, last: Mapping[str, Any]) -> tuple[int, str]:
-        """Until it ends, or shall: its exit code and when it began."""
+        """Wait until it ends or must stop; return exit code and start time."""
         assert self._process is not None
         began = time.time()
         state = {"running": {"startedAt": stamp(began)}}
@@ -295,7 +295,7 @@ class Running:
 
 
 def _budget_s(probe: Mapping[str, Any] | None) -> float:
-    """How long a start may take."""
+    """Return the time allowed for startup."""
     if not probe:
         return 1e9
     tries = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
@@ -313,5 +313,5 @@ def _connects(host: str, port: int) -> bool:
 
 
 def _expand(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` as Kubernetes does it: unknown ones stay."""
+    """Expand `$(NAME)` like Kubernetes: unknown names stay."""
     return re.sub(r"\$\((\w+)\)", lambda found: env.get(found[1], found[0]), text)

@@ -1,4 +1,4 @@
-"""The control plane and the kubelet which other tests stand on do what these expect of them."""
+"""Tests of the control plane and the simulated kubelet."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_lost_node_s_pods_come_back_elsewhere(cluster: Cluster) -> None:
         return {pod["spec"].get("nodeName") for pod in cluster.pods(space) if ready(pod)}
 
     until(lambda: ready_on() - {node}, 90)
-    # Of the lost one nobody hears; it is there until somebody says that its machine is gone.
+    # The lost pod's status stays until the node is marked out of service.
     assert node in {pod["spec"].get("nodeName") for pod in cluster.pods(space)}
     cluster.bury(node)
     until(
@@ -154,6 +154,6 @@ def test_a_misspelt_field_of_a_custom_resource_is_refused(cluster: Cluster) -> N
     }
     with pytest.raises(Refused, match=r"unknown field .spec\.minReplicas"):
         cluster.api.create("ScaledObject", space, data, fieldValidation="Strict")
-    # Applying is stricter than asked, and says it in words (and a status) of its own.
+    # Apply validates more strictly than requested, with its own text and status.
     with pytest.raises(Refused, match=r"\.spec\.minReplicas: field not declared in schema"):
         cluster.api.apply("ScaledObject", space, data)

@@ -1,4 +1,4 @@
-"""What a write does, the same on the fake as on the real server: the fake is proven by this."""
+"""Writes behave alike on the fake and the real server, which validates the fake."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_apply_owns_gives_up_and_fights(cluster: Cluster) -> None:
     made = api.apply("ConfigMap", space, config(a="1", b="1"), manager="one")
     again = api.apply("ConfigMap", space, config(a="1", b="1"), manager="one")
     assert made["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
-    api.apply("ConfigMap", space, config(a="1", c="2"), manager="two")  # agrees about a
+    api.apply("ConfigMap", space, config(a="1", c="2"), manager="two")  # same value of a
     no = refused(409, "Conflict", api.apply, "ConfigMap", space, config(b="2"), manager="two")
     assert str(no).endswith('Apply failed with 1 conflict: conflict with "one": .data.b')
     assert no.status["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.b"}
     ]
     api.apply("ConfigMap", space, config(a="1", b="2"), manager="two", force="true")
-    # One no longer wants a: two does. B is two's alone by now, c has been given up.
+    # Manager one releases a, two still owns it. b is owned by two alone; c is released.
     now = api.apply("ConfigMap", space, config(), manager="one")
     assert now["data"] == {"a": "1", "b": "2"}
     assert owners(now) == {("two", "Apply")} or owners(now) == {("one", "Apply"), ("two", "Apply")}

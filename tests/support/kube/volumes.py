@@ -1,7 +1,6 @@
-"""Volumes of a pod as folders of this machine, with what the API says is in them.
+"""Volumes of a pod as local folders with contents from the API.
 
-Promises that files appear and change whole, as a kubelet does it: a folder of a new name behind
-one link. Must not know processes.
+Files change atomically, as with a kubelet: a new folder behind one link.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Files = dict[str, bytes]
 
 
 def local(text: str, address: str) -> str:
-    """All pods share this machine's network: "every address" means the pod's own."""
+    """Replace the wildcard address by the pod's: all pods share this machine's network."""
     return text.replace("0.0.0.0", address).replace("tcp://*:", f"tcp://{address}:")
 
 
@@ -32,7 +31,7 @@ class Volumes:
         self._written: dict[str, Files] = {}
 
     def folder(self, name: str) -> Path:
-        """Where the volume's content is."""
+        """Return the path of the volume's content."""
         volume = self._volume(name)
         if "persistentVolumeClaim" in volume:
             claim = volume["persistentVolumeClaim"]["claimName"]
@@ -46,7 +45,7 @@ class Volumes:
         return found
 
     def sync(self, pod: Mapping[str, Any]) -> None:
-        """Everything as it shall be now. Refused where something is missing."""
+        """Update all volumes; raise if something is missing."""
         self._pod = pod
         for volume in pod["spec"].get("volumes", ()):
             self.folder(volume["name"]).mkdir(parents=True, exist_ok=True)
@@ -56,7 +55,7 @@ class Volumes:
                 self._written[volume["name"]] = files
 
     def _files(self, volume: Mapping[str, Any]) -> Files | None:
-        """None: it is only a folder."""
+        """Return None for a plain folder."""
         if "projected" in volume:
             found: Files = {}
             for source in volume["projected"]["sources"]:
@@ -107,14 +106,14 @@ class Volumes:
 
 
 def contents(data: Mapping[str, Any]) -> Files:
-    """Of a ConfigMap or Secret."""
+    """Return the files of a ConfigMap or Secret."""
     if data.get("kind") == "Secret":
         return {key: base64.b64decode(text) for key, text in (data.get("data") or {}).items()}
     return {key: text.encode() for key, text in (data.get("data") or {}).items()}
 
 
 def field(pod: Mapping[str, Any], path: str, address: str) -> str:
-    """Of the downward API."""
+    """Return a field of the downward API."""
     metadata = pod["metadata"]
     if path == "status.podIP":
         return address

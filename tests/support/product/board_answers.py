@@ -1,4 +1,4 @@
-"""What every panel of every board says on the real product, and what it may say there."""
+"""Allowed states of every board panel on the running product."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import httpx
 from dashboards.boards.panels import BOARDS, Panel
 
 HAS_DATA = {"ok", "zero"}
-# Of the demo endpoint on one machine. All else but these, what costs money where nobody is paid,
-# and what needs the exporters of GPUs and of a cluster, must have data. Those are proved on
-# recorded metrics: tests/dashboards/recorded. Data in one of these is no fault.
+# For the demo endpoint on one machine. All other panels must have data, except cost without prices
+# and those that need GPU or cluster exporters, which recorded metrics cover
+# (tests/dashboards/recorded). Data in a listed panel is no error.
 WITHOUT = {
-    "cache/fleet/blocks": "absent",  # vLLM tells of them with --kv-cache-metrics only
+    "cache/fleet/blocks": "absent",  # needs vLLM's --kv-cache-metrics
     "cache/one/blocks": "absent",
-    "routing/one/index-lag": "absent",  # of kvaware only
+    "routing/one/index-lag": "absent",  # kvaware only
 }
-# What did not happen, in a run in which all goes well and nobody waits.
+# No such events without errors or queueing.
 NOTHING_HAPPENED = {
     *("errors", "kv-fallbacks", "kv-recoveries", "l2-evicted", "l2-trouble", "preemptions"),
     *("queued", "rejected", "retries", "tier-failures", "tier-read"),
-    "flops",  # vLLM counts them with --enable-mfu-metrics only, and tells 0 without
+    "flops",  # needs vLLM's --enable-mfu-metrics, 0 otherwise
 }
 
 
 def without_data(client: httpx.Client, endpoint: str) -> dict[str, str]:
-    """Panels which should have data and have none: board/fleet|one/panel -> its state."""
+    """Return panels that lack expected data: board/fleet|one/panel -> state."""
     found = {}
     for key, board in BOARDS.items():
         views = {"fleet": f"/dashboards/{key}", "one": f"/dashboards/endpoints/{endpoint}/{key}"}

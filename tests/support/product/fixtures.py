@@ -1,4 +1,4 @@
-"""One product with simulated workers and one with real vLLM, each started once by `make up`."""
+"""Products with simulated workers and with real vLLM, each started once by `make up`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     yield from _product(tmp_path_factory.mktemp("simulated"), "simulated")
 
 
-@pytest.fixture(scope="module")  # stopped before other tests start real workers of their own
+@pytest.fixture(scope="module")  # stopped before other tests start real workers
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     yield from _product(tmp_path_factory.mktemp("real"), "vllm")
 

@@ -1,4 +1,4 @@
-"""The whole product, started as its user starts it: `make up` in a clean checkout."""
+"""The whole product, started by `make up` in a clean checkout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MARK = "EMBERLINE_SUPERVISED"
 def eventually(
     what: str, probe: Callable[[], Found | None], deadline_s: float = 90.0, every_s: float = 0.5
 ) -> Found:
-    """The probe's first truthy answer; fails with its last answer or error at the deadline."""
+    """Return the probe's first truthy result; fail with its last result or error at the
+    deadline."""
     end = time.monotonic() + deadline_s
     last: object = None
     while time.monotonic() < end:
@@ -42,7 +43,7 @@ def eventually(
 
 
 def checkout(target: Path) -> Path:
-    """What a fresh clone holds: the tracked files, as they are in this working tree."""
+    """Copy the tracked files of this working tree, as a clone would have them."""
     names = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -63,7 +64,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 class Product:
-    """A checkout and what runs from it."""
+    """Checkout and its running processes."""
 
     def __init__(self, folder: Path, workers: str) -> None:
         self.folder = folder
@@ -106,7 +107,7 @@ class Product:
         return done.stdout
 
     def lend_vllm(self) -> None:
-        """What `make vllm` made in this tree, a minute of work; without it `up` makes its own."""
+        """Reuse this tree's vLLM environment, which takes a minute to build."""
         for made in (".venv-vllm", "var/models"):
             if (ROOT / made).is_dir():
                 place = self.folder / made
@@ -124,8 +125,7 @@ class Product:
         return self.make("down", timeout_s=180)
 
     def manage(self, *words: str, code: int = 0) -> str:
-        """`manage.py` with the environment which the product's own processes have; it must end
-        with this exit code."""
+        """Run `manage.py` with the environment of the product's processes; check the exit code."""
         facts = self.environment_of("web")
         done = subprocess.run(
             [self.folder / ".venv/bin/python", "manage.py", *words],
@@ -139,9 +139,11 @@ class Product:
         return done.stdout
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process of the product: marked, at home in its folders, or a child of such.
+        """Return every live process of the product: marked, running in its folders, or a
+        descendant.
 
-        The mark alone is not enough: vLLM's engine and Valkey write a title over their environment.
+        The mark alone is not enough: vLLM's engine and Valkey overwrite their environment with a
+        title.
         """
         found: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
@@ -155,7 +157,7 @@ class Product:
         return [process for process in found.values() if _lives(process)]
 
     def pid_of(self, program: str) -> int:
-        """The pid which supervisord has for a program (0 while it has none)."""
+        """Return supervisord's pid of a program (0: none)."""
         text = subprocess.run(
             [
                 self.folder / ".venv/bin/python",
@@ -175,7 +177,7 @@ class Product:
         return dict(psutil.Process(self.pid_of(program)).environ())
 
     def kill(self, program: str) -> int:
-        """SIGKILL a program; returns the pid that died."""
+        """SIGKILL a program; return its pid."""
         pid = self.pid_of(program)
         assert pid, f"{program} does not run"
         os.kill(pid, signal.SIGKILL)
@@ -189,7 +191,7 @@ class Product:
         )
 
     def sign_in(self) -> httpx.Client:
-        """A session of the first admin, as a browser has one."""
+        """Return a session of the first admin."""
         client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=30)
         form = {"username": "admin", "password": self.password}
         answer = self.submit(client, "/login/", "/login/", form)
@@ -199,7 +201,7 @@ class Product:
     def submit(
         self, client: httpx.Client, page: str, action: str, form: dict[str, Any]
     ) -> httpx.Response:
-        """Post a page's form, with its CSRF token."""
+        """Post a page's form with its CSRF token."""
         found = re.search(
             r'name="csrfmiddlewaretoken" value="([^"]+)"', client.get(page).raise_for_status().text
         )
@@ -212,7 +214,7 @@ class Product:
         return answer.raise_for_status()
 
     def make_token(self) -> str:
-        """An API token, made on the profile page, where it is shown once."""
+        """Create an API token on the profile page, which shows it once."""
         client = self.sign_in()
         form = {"name": "tests", "role": "admin", "days": "30"}
         page = self.submit(client, "/profile/", "/profile/tokens/", form).text
@@ -221,7 +223,7 @@ class Product:
         return shown.group(0)
 
     def prometheus(self, query: str) -> float:
-        """The first value which the product's own Prometheus answers, 0 for none."""
+        """Return the first value from the product's Prometheus, 0 for none."""
         port = json.loads((self.var / "launcher.json").read_text())["prometheus_port"]
         answer = httpx.get(
             f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10
@@ -260,7 +262,7 @@ class Product:
         return (self.var / "secrets" / "endpoints" / f"{name}.key").read_text().strip()
 
     def ask(self, name: str, prompt: str, pin: str = "", **extra: Any) -> httpx.Response:
-        """One completion through the endpoint's router; `pin`: of that worker."""
+        """Request a completion through the endpoint's router; `pin`: from that worker."""
         url = self.endpoint(name)["url"]
         body = {"model": name, "prompt": prompt, "max_tokens": 8, "temperature": 0} | extra
         headers = {"Authorization": f"Bearer {self.key(name)}"}

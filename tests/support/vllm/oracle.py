@@ -1,10 +1,10 @@
-"""What vLLM itself makes of requests; run by the interpreter of .venv-vllm, never imported.
+"""Render requests with vLLM itself; run by the interpreter of .venv-vllm, never imported.
 
     .venv-vllm/bin/python tests/support/vllm/oracle.py FOLDER < questions.json > answers.json
 
 A question is {"path", "body", "template"?: text, "server"?: {...}, "folder"?: another model's};
-its answer {"text", "ids", "format"} or {"error"}. The request models, the message parsing, the
-template and the tokenizer are vLLM's own; only the engine and the HTTP server are not there.
+its answer {"text", "ids", "format"} or {"error"}. Request models, message parsing, template and
+tokenizer are vLLM's; engine and HTTP server are left out.
 """
 
 from __future__ import annotations

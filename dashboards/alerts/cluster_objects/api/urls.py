@@ -1,4 +1,4 @@
-"""REST of alerts in clusters, mounted by console.urls under "/api/v1/"."""
+"""REST routes of cluster alert objects, mounted by console.urls under "/api/v1/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/v1/alert-clusters/: in which clusters rules and receivers are kept as objects."""
+"""/api/v1/alert-clusters/: clusters in which rules and receivers are maintained as objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAGS = ["alerts"]
 
 
 class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
-    """Any of these; what is left out stays as it is."""
+    """All fields are optional; omitted fields keep their values."""
 
     rules = serializers.BooleanField(required=False, help_text="Keep a PrometheusRule there.")
     receivers = serializers.BooleanField(
@@ -68,7 +68,7 @@ class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
         responses=ClusterAlertsSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        """Every cluster, by name. For people with a role everywhere."""
+        """List every cluster, by name. Needs a role on the whole platform."""
         require(_user(request), "viewer")
         rows = [document(one) for one in selectors.shown()]
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
@@ -100,8 +100,9 @@ class ClusterAlertsView(APIView):
         },
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Needs the admin role. `phase` tells a moment later what came of it; what is turned off
-        is removed there."""
+        """Needs the admin role. `phase` reports the result shortly afterwards; what is turned off
+        is removed from the cluster.
+        """
         expected = expected_generation(request)
         actions.change(request.user, name, request.data, expected_generation=expected)
         return _shown(name)
@@ -117,7 +118,7 @@ class ClusterAlertsCheckView(APIView):
         responses={202: ClusterAlertsSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Not when its turn comes, which is each minute."""
+        """Reconcile now instead of at the next pass (one a minute)."""
         actions.check(request.user, name)
         return _shown(name, 202)
 

@@ -1,7 +1,7 @@
-"""What is asked of a cluster about alert objects: put, remove, and who else has such rules.
+"""Kubernetes requests for alert objects: apply, remove, find duplicate rule groups.
 
-Promises short calls which raise `ProvisionError` only, that an object of somebody else's is neither
-written nor removed, and that no value of a Secret is in what is said. Must not know Django.
+Requests raise `ProvisionError` only. Objects of other owners are neither written nor removed, and
+no value of a Secret appears in a message.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ _SHOWN = 4
 
 
 class Objects:
-    """`install`: whose objects these are."""
+    """Alert objects owned by the installation `install`."""
 
     def __init__(self, access: Access, install: str) -> None:
         self._access, self._install = access, install
 
     def put(self, body: Json, *, known: bool) -> list[str]:
-        """The object as wanted; what somebody had changed of it is told. `known`: it was there,
-        the same, when it was last looked at."""
+        """Apply the object and return the foreign changes that this reverted.
+
+        `known`: the previous pass left it in this state.
+        """
         client, kind = self._client(body["metadata"]["namespace"]), _KINDS[body["kind"]]
         name = str(body["metadata"]["name"])
         found = client.get(kind, name)
@@ -56,7 +58,7 @@ class Objects:
         return [f"{kind.kind}/{name}: {', '.join([*told, *more])}"] if changed else []
 
     def remove(self, items: Iterable[Item]) -> set[Item]:
-        """Those which are still there: the cluster takes a moment."""
+        """Delete the objects and return those still present: deletion takes a moment."""
         left = set()
         for item in sorted(items):
             kind_name, namespace, name = item
@@ -72,7 +74,7 @@ class Objects:
         return client.get(kind, name) is not None
 
     def twins(self, namespace: str) -> list[str]:
-        """Other objects there which have groups of ours."""
+        """Return foreign PrometheusRules that contain groups with our names."""
         groups = {*GROUPS, OWN_GROUP}
         return sorted(
             f"PrometheusRule/{one['metadata']['name']}"
@@ -95,7 +97,7 @@ class Objects:
 
 
 def _stale(body: Json, found: Json) -> bool:
-    """Whether something else was wanted when it was written."""
+    """Return whether the desired state has changed since the object was written."""
     if body["kind"] == "Secret":
         return bool((found.get("data") or {}) != body["data"])
     notes: dict[str, Any] = found["metadata"].get("annotations") or {}

@@ -1,8 +1,7 @@
-"""The objects by which a cluster's Prometheus and Alertmanager have what is set here. Pure.
+"""Manifests of the alert objects that a cluster's Prometheus and Alertmanager load.
 
-Promises that each says whose it is, and that a rule which only the console's own numbers can
-answer (budgets) is there only beside the console: elsewhere it would look like a watch, and never
-say a word. Must not know how objects are written.
+Each object carries an ownership label. Rules on the console's own metrics (budgets) are included
+only in the console's cluster; elsewhere they could never fire.
 """
 
 from __future__ import annotations
@@ -10,11 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.core.errors import Problem, Refused
 from dashboards.alerts.notify.protocol import alertmanager_object
 from dashboards.alerts.rules import Settings, in_cluster
+from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"
 INSTALL: Final = "emberline.dev/install"
@@ -25,6 +27,8 @@ OWN_LABELS: Final[Mapping[str, str]] = {
     "app.kubernetes.io/component": "alerts",
 }
 Body = dict[str, Any]
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_MOST_LABELS = 20
 
 
 def rules(
@@ -36,9 +40,11 @@ def rules(
     routed: bool,
     with_console: bool = False,
 ) -> Body:
-    """`with_console`: the console is in that cluster, and scraped there. `routed`: each alert gets
-    the label `namespace`, by which the operator lets an AlertmanagerConfig of that namespace see
-    it."""
+    """Return the PrometheusRule.
+
+    `with_console`: the console runs, and is scraped, in that cluster. `routed`: each alert gets the
+    label `namespace`, which the operator's AlertmanagerConfig of that namespace matches.
+    """
     more = {"namespace": namespace} if routed else {}
     spec = {"groups": in_cluster(settings, more, with_console=with_console)}
     head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
@@ -55,7 +61,7 @@ def receivers(
 def addresses(
     texts: Mapping[str, str], install: str, namespace: str, labels: Mapping[str, str]
 ) -> Body:
-    """The Secret which `receivers` reads. Without a digest, which would tell guessers."""
+    """Return the Secret referenced by `receivers`. It has no digest, which would help guessing."""
     data = {key: base64.b64encode(text.encode()).decode() for key, text in sorted(texts.items())}
     body = {"type": "Opaque", "data": data}
     head = _head("v1", "Secret", alertmanager_object.NAME)
@@ -63,14 +69,14 @@ def addresses(
 
 
 def digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
-    """Of what is wanted. Secrets are left out: `more` says when they have changed."""
+    """Return the digest of the desired objects without Secrets; `more` covers changes of those."""
     shown = [body for body in bodies if body["kind"] != "Secret"]
     text = json.dumps([shown, *more], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def ours(found: Mapping[str, Any], install: str) -> bool:
-    """Whether this installation made it, for this."""
+    """Return whether this installation created the object as an alert object."""
     metadata = found["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     mine = all(labels.get(key) == value for key, value in OWN_LABELS.items())
@@ -100,3 +106,21 @@ def _whole(
         "annotations": notes,
     }
     return {**head, "metadata": metadata, **body}
+
+
+def check_labels(labels: Any) -> None:
+    """Raise `Refused` unless the labels can be set on the objects."""
+    if not isinstance(labels, Mapping) or len(labels) > _MOST_LABELS:
+        remedy = f'Write at most {_MOST_LABELS} as {{"release": "prometheus"}}.'
+        raise Refused(Problem("labels", None, "These are no labels.", remedy, "type"))
+    wrong = key_values_problem(labels)
+    if wrong is not None:
+        raise Refused(Problem("labels", None, *wrong))
+    for name, value in labels.items():
+        if not _LABEL_VALUE.fullmatch(value):
+            text = f"{value[:80]!r} cannot be the value of a label."
+            remedy = "Use at most 63 letters, digits, dots, dashes and underscores."
+            raise Refused(Problem("labels", name, text, remedy, "invalid_value"))
+        if name in OWN_LABELS:
+            text = f"{name} says that the object is this console's."
+            raise Refused(Problem("labels", name, text, "Leave it out.", "taken"))

@@ -1,4 +1,4 @@
-"""/api/v1/deliveries/: what was sent to whom, and what came of it."""
+"""/api/v1/deliveries/: messages to receivers and their outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeliverySerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
     def get_fields(self) -> dict[str, Any]:
-        """`error` beside others: why the last attempt failed."""
+        """Add `error`: why the last attempt failed."""
         return {**super().get_fields(), "error": serializers.CharField(allow_blank=True)}
 
 
@@ -56,7 +56,7 @@ class Deliveries(GenericAPIView[Delivery]):
 
     @extend_schema(tags=_TAGS, summary="List deliveries", responses=DeliverySerializer(many=True))
     def get(self, _request: Request) -> Response:
-        """Latest first; of a team's people, those about its endpoints."""
+        """Latest first. Team members see those about their team's endpoints."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([document(one) for one in page])
 

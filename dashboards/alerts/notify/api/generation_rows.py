@@ -1,7 +1,7 @@
-"""The platform's rows that have a generation, over REST: the list of them, and one of them.
+"""REST views of platform rows that have a generation: list and detail.
 
-Promises for each of their kinds the same: read by whoever has a role everywhere, written by admins,
-changed and removed by whoever names the generation that is there now, if any.
+All kinds share the rules: read with a role on the whole platform, written by admins, changed and
+deleted only with the current generation, if one is given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _described = partial(extend_schema, tags=["alerts"])
 
 @dataclass(frozen=True, slots=True)
 class GenerationRowKind:
-    """Of rows: `verbs` has create, change and delete; the texts are for the API's document."""
+    """Kind of row: `verbs` holds create, change and delete; the texts are for the OpenAPI
+    document."""
 
     one: str
     many: str
@@ -84,7 +85,7 @@ class GenerationRowKind:
         )(view)
 
 
-# No docstrings below: the API's document would show them.
+# No docstrings below: they would appear in the OpenAPI document.
 class Rows(GenericAPIView[Any]):
     write_role = "admin"
     kind: GenerationRowKind
@@ -107,7 +108,7 @@ class GenerationRowView(APIView):
     write_role = "admin"
     kind: GenerationRowKind
 
-    # `named`: the address names the row by one word, whatever it is called there.
+    # `named`: the URL identifies the row by one segment, whatever its field is called.
     def get(self, request: Request, **named: Any) -> Response:
         require(_user(request), "viewer")
         return _answer(self.kind, self.kind.find(*named.values()))

@@ -1,4 +1,4 @@
-"""/api/v1/receivers/: who is told of alerts. Secrets go in and never come out."""
+"""/api/v1/receivers/: receivers of alerts. Secrets are write-only."""
 
 from __future__ import annotations
 
@@ -95,13 +95,15 @@ class Test(APIView):
         responses={200: DeliverySerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Needs the admin role. Tried once, at once: `state` and `error` say what came of it."""
+        """Needs the admin role. Sent immediately, with one attempt: `state` and `error` hold the
+        result.
+        """
         sent = receivers.try_out(request.user, name, request_id=request_log.current())
         return Response(delivered(sent))
 
 
 class ForAlertmanagerSerializer(serializers.Serializer[Any]):
-    """Addresses are in neither."""
+    """Neither field contains addresses."""
 
     alertmanager_yml = serializers.CharField(help_text="A part of alertmanager.yml.")
     alertmanager_config = serializers.CharField(
@@ -116,7 +118,7 @@ class ForAlertmanager(APIView):
         responses=ForAlertmanagerSerializer,
     )
     def get(self, request: Request) -> Response:
-        """For people with a role everywhere."""
+        """Needs a role on the whole platform."""
         require(_user(request), "viewer")
         found = selectors.for_alertmanager()
         return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})

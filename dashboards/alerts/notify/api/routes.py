@@ -1,4 +1,4 @@
-"""/api/v1/alert-routes/: which receiver is told of which alerts, together with which, how often."""
+"""/api/v1/alert-routes/: which alerts go to which receiver, their grouping and intervals."""
 
 from __future__ import annotations
 

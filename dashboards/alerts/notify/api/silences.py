@@ -1,4 +1,4 @@
-"""/api/v1/silences/: alerts nobody is told of for a while. DELETE ends one and keeps it."""
+"""/api/v1/silences/: temporarily muted alerts. DELETE expires a silence and keeps the row."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Silences(GenericAPIView[Silence]):
 
     @extend_schema(tags=_TAGS, summary="List silences", responses=SilenceSerializer(many=True))
     def get(self, _request: Request) -> Response:
-        """Latest first; those which have ended too, unless `state` says otherwise."""
+        """Latest first, including expired silences unless `state` filters them."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([document(one) for one in page])
 
@@ -86,8 +86,9 @@ class Silences(GenericAPIView[Silence]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """Needs the operator role for the endpoint it is bound to by `endpoint="NAME"`; unbound,
-        for the whole platform."""
+        """Needs the operator role for the endpoint selected by `endpoint="NAME"`; without such a
+        matcher, for the whole platform.
+        """
         made = silences.create(request.user, request.data, request_id=request_log.current())
         return Response(document(made), status=201)
 
@@ -113,15 +114,16 @@ class SilenceView(APIView):
         },
     )
     def patch(self, request: Request, silence: UUID) -> Response:
-        """What is left out stays. 409 where it has ended; 502 where an Alertmanager that has it
-        does not take it: then it is as it was."""
+        """Omitted fields keep their values. 409 if the silence has expired; 502 if an Alertmanager
+        rejects the change, which is then rolled back.
+        """
         row = selectors.silence(_user(request), silence)
         silences.change(request.user, row, request.data, request_id=request_log.current())
         return Response(document(selectors.silence(_user(request), silence)))
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
     def delete(self, request: Request, silence: UUID) -> Response:
-        """At once; it stays in the list as expired."""
+        """Takes effect immediately; the silence stays in the list as expired."""
         row = selectors.silence(_user(request), silence)
         silences.expire(request.user, row, request_id=request_log.current())
         return Response(status=204)

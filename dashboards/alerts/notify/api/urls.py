@@ -1,4 +1,4 @@
-"""REST of silences, receivers, routes and deliveries, mounted by console.urls under "/api/v1/"."""
+"""REST routes of silences, receivers, routes and deliveries, mounted under "/api/v1/"."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How a receiver of each kind is told: one module a kind, one function `send`.
+"""Channels to receivers: one module a kind, each with a function `send`.
 
-`send(target, body, mark)` returns when the receiver has taken the message, or raises `Unsent`,
-which says whether another attempt is worth it. `mark` is the delivery's id: the same in each
-attempt, so that a receiver can tell a repeated message from a new one.
+`send(target, body, mark)` returns when the receiver has accepted the message, or raises
+`PostError`, which states whether a retry makes sense. `mark` is the delivery id, equal in every
+attempt, so that receivers can deduplicate.
 """
 
 from __future__ import annotations

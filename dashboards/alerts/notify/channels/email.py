@@ -1,4 +1,4 @@
-"""Mail through the console's SMTP server (EMBERLINE_SMTP_*). A whole message to all addresses."""
+"""E-mail through the console's SMTP server (EMBERLINE_SMTP_*), one message to all addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
         body=message.text(body),
         from_email=mail.sender,
         to=list(target.to),
-        # The same in each attempt, so that a mailbox shows it once.
+        # Equal in each attempt, so that mailboxes deduplicate.
         headers={
             "Message-ID": f"<{mark}@{mail.sender.rpartition('@')[2]}>",
             "Auto-Submitted": "auto-generated",
@@ -42,7 +42,7 @@ def send(target: DeliveryTarget, body: Mapping[str, Any], mark: str) -> None:
         text = f"{mail.host} refuses its addresses ({', '.join(map(str, codes))})."
         raise PostError(text, permanent=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPAuthenticationError as error:
-        # Temporary: somebody will correct the password, and then the message is still wanted.
+        # Temporary: the message is still due once the password is corrected.
         raise PostError(f"{mail.host} does not know us ({error.smtp_code}).") from None
     except smtplib.SMTPResponseException as error:
         text = f"{mail.host} answered {error.smtp_code}."

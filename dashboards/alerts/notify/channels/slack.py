@@ -1,4 +1,4 @@
-"""An incoming webhook as Slack, Mattermost and Rocket.Chat have it. Its address is its secret."""
+"""Incoming webhook of Slack, Mattermost and Rocket.Chat. The URL is the secret."""
 
 from __future__ import annotations
 

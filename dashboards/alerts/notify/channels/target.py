@@ -1,4 +1,4 @@
-"""Where a message goes, with what is secret of it: made for one attempt, kept nowhere."""
+"""Destination of one delivery attempt, with its secrets; never stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dashboards.alerts.notify.protocol.http_post import PostError, PostReply
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTarget:
-    """`url` and `secret` are from the vault; `to` are addresses of e-mail."""
+    """`url` and `secret` are from the vault; `to` holds e-mail addresses."""
 
     url: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
@@ -17,8 +17,11 @@ class DeliveryTarget:
 
 
 def judge(answer: PostReply) -> None:
-    """Raises `Unsent` unless the server has taken it. What it says is not repeated: it may be
-    anything, and the log of deliveries is read by many."""
+    """Raise `PostError` unless the server accepted the message.
+
+    The response body is not repeated: it may contain anything, and many people read the delivery
+    log.
+    """
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:

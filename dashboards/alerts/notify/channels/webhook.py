@@ -1,8 +1,8 @@
-"""Alertmanager's webhook document to any server, signed where a secret is shared.
+"""Alertmanager webhook document to any server, signed if a secret is set.
 
     X-Emberline-Signature: t=1763760000,v1=<hex of HMAC-SHA256(secret, "1763760000." + body)>
 
-The time is in what is signed, so that a message cannot be sent again later by who overheard it.
+The signature covers the time, which prevents replays.
 """
 
 from __future__ import annotations

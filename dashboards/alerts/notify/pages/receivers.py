@@ -1,5 +1,7 @@
-"""Pages of receivers, their routes, and of what was sent. For people with a role everywhere; what
-was sent about an endpoint is seen by who may see the endpoint."""
+"""Pages of receivers, routes and deliveries, for users with a role on the whole platform.
+
+Deliveries about an endpoint are visible to everyone who may see the endpoint.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def _file(name: str, text: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
 def new(request: HttpRequest) -> HttpResponseBase:
-    """`?kind=` says which; the form has the fields of that kind."""
+    """Show the form of the receiver kind in `?kind=`."""
     kind = request.GET.get("kind", "")
     kind = kind if kind in ReceiverKind.values else ReceiverKind.WEBHOOK
     form = ReceiverForm(kind, request.POST if request.method == "POST" else None)
@@ -166,7 +168,7 @@ def route_remove(request: HttpRequest, route: UUID) -> HttpResponseBase:
 @never_cache
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """What was sent, is on its way or did not arrive; `?state=` narrows it."""
+    """List deliveries, filtered by `?state=`."""
     state = request.GET.get("state", "")
     rows = selectors.deliveries(request.user).defer("body")
     if state in DeliveryState.values:

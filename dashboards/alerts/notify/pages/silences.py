@@ -1,4 +1,4 @@
-"""Pages of silences: the list, a new one, a change, the end of one."""
+"""Pages of silences: list, create, change, expire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Those which hold or will, or (`?expired=1`) those which have ended."""
+    """List pending and active silences, or expired ones with `?expired=1`."""
     expired = request.GET.get("expired") == "1"
     there = alertmanagers.AlertmanagerSnapshot() if expired else _there(request)
     now = timezone.now()
@@ -47,7 +47,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
-    """`?alertname=...&endpoint=...` fill it, as the button beside an alert does."""
+    """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an
+    alert)."""
     if request.method != "POST":
         asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
         form = SilenceForm(initial={"matchers": "\n".join(map(str, asked))})
@@ -104,8 +105,9 @@ def _row(request: HttpRequest, silence: UUID) -> Silence:
 
 
 def _there(request: HttpRequest) -> alertmanagers.AlertmanagerSnapshot:
-    """What Alertmanagers say, for people with a role everywhere: whose silence it is they do not
-    know."""
+    """Return the Alertmanagers' silences, for users with a role on the whole platform:
+    Alertmanagers have no teams.
+    """
     found = alertmanagers.look(selectors.remote_ids())
     if found.ended:
         silences.follow_ends(found.ended)

@@ -1,4 +1,4 @@
-"""An alert as receivers are told of it. Pure."""
+"""Alert as sent to receivers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ class Alert:
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
-    """Alertmanager's own (FNV-1a over the sorted pairs), so that receivers which know alerts by it
-    find the same one whoever tells them. Without what the console added."""
+    """Return Alertmanager's fingerprint: FNV-1a over the sorted label pairs.
+
+    Labels added by the console are left out, so that receivers get the same value from either
+    sender.
+    """
     mark = _OFFSET
     for name in sorted(labels):
         if name != TEAM:
@@ -55,7 +58,7 @@ def _hashed(mark: int, data: bytes) -> int:
 
 
 def common(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What all of them say alike."""
+    """Return the pairs common to all mappings."""
     found = list(pairs)
     first = found[0] if found else {}
     return {k: v for k, v in first.items() if all(other.get(k) == v for other in found[1:])}

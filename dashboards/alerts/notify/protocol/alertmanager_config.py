@@ -1,7 +1,7 @@
-"""Our receivers and routes as a part of alertmanager.yml, for who has an Alertmanager. Pure.
+"""Receivers and routes as a part of alertmanager.yml.
 
-Promises a configuration that `amtool check-config` accepts, in which every route that matches is
-used (`continue`), and no secret: of an address which may be one only the host is written.
+`amtool check-config` accepts the result, every matching route is used (`continue`), and it holds no
+secret: of secret URLs only the host is written.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def render(
     teams: Mapping[str, Sequence[str]],
     mail: MailFacts,
 ) -> str:
-    """`teams`: the endpoints of each, for Alertmanager knows none."""
+    """Return the YAML text. `teams`: endpoint names by team, since Alertmanager has no teams."""
     document: dict[str, Any] = {
         "route": {
             "receiver": NOBODY,
@@ -81,7 +81,7 @@ def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any
 
 
 def known(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
-    """A condition on the team as one on its endpoints, as they are now."""
+    """Return a matcher on the team as one on the team's current endpoints."""
     if one.name != TEAM:
         return one
     positive = Matcher(TEAM, {"!=": "=", "!~": "=~"}.get(one.op, one.op), one.value)

@@ -1,7 +1,7 @@
-"""Our receivers and routes as an AlertmanagerConfig of the Prometheus operator. Pure.
+"""Receivers and routes as an AlertmanagerConfig object of the Prometheus operator.
 
-Promises an object which the published definition (v1alpha1) takes, in which every route that
-matches is used, and no secret at all: addresses and passwords are keys of one Secret beside it.
+The object conforms to v1alpha1, every matching route is used, and it holds no secret: URLs and
+passwords are keys of a separate Secret.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _BESIDE = """\
 
 
 def url_key(receiver: str) -> str:
-    """Of a receiver's address, in the Secret."""
+    """Return the Secret key of a receiver's URL."""
     return f"{receiver}-url"
 
 
 def keys(receivers: Sequence[ReceiverFacts], mail: MailFacts) -> tuple[str, ...]:
-    """All that the Secret must hold."""
+    """Return all keys that the Secret must contain."""
     found = [url_key(one.name) for one in receivers if one.kind != "email"]
     letters = any(one.kind == "email" for one in receivers)
     return (*found, MAIL_KEY) if letters and mail.user else tuple(found)
@@ -55,7 +55,7 @@ def spec(
     teams: Mapping[str, Sequence[str]],
     mail: MailFacts,
 ) -> dict[str, Any]:
-    """`teams`: the endpoints of each, for Alertmanager knows none."""
+    """Return the `spec`. `teams`: endpoint names by team, since Alertmanager has no teams."""
     return {
         "route": {"receiver": NOBODY, "routes": [_route(one, teams) for one in routes]},
         "receivers": [{"name": NOBODY}, *(_receiver(one, mail) for one in receivers)],
@@ -68,7 +68,7 @@ def render(
     teams: Mapping[str, Sequence[str]],
     mail: MailFacts,
 ) -> str:
-    """For `kubectl apply`, with what to do about the Secret."""
+    """Return the YAML text for `kubectl apply`, with instructions for the Secret."""
     made = {
         "apiVersion": VERSION,
         "kind": KIND,

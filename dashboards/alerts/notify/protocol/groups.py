@@ -1,12 +1,12 @@
-"""When a group of alerts is told to its receiver, and what: a decision, without a row. Pure.
+"""Decide when an alert group is sent to its receiver, and with which alerts.
 
-    a first alert        told `wait_s` after it began: others of its group may follow
-    more begin or end    told `interval_s` after the last look, together
-    nothing changes      told again after `repeat_s`, while anything fires
-    all have ended       told, and the group is over
+    first alert          sent `wait_s` after it began: others of its group may follow
+    alerts begin or end  sent together, `interval_s` after the last evaluation
+    no change            repeated after `repeat_s` while any alert fires
+    all resolved         sent, then the group is deleted
 
-Silenced alerts are not told, but that one has ended is told to who heard that it began, silenced or
-not: else it would burn there for ever.
+Silenced alerts are not sent. A resolution is sent to receivers that got the firing alert even if it
+is silenced; otherwise the alert would stay open there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`told`: fingerprints of the alerts the receiver believes to fire."""
+    """`told`: fingerprints of the alerts last sent as firing."""
 
     due_at: datetime
     told: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """`send` is empty when there is nothing to say; `over`: the group can be forgotten."""
+    """`send` is empty if nothing is due; `over`: the group can be deleted."""
 
     standing: GroupStatus
     send: tuple[Alert, ...] = ()
@@ -46,7 +46,7 @@ class GroupDecision:
 
 
 def begun(active: Sequence[Alert], terms: Terms, now: datetime) -> GroupStatus:
-    """Of a group which nobody has seen before."""
+    """Return the status of a new group."""
     first = min((one.started or now for one in active), default=now)
     return GroupStatus(max(now, first + timedelta(seconds=terms.wait_s)))
 
@@ -58,8 +58,10 @@ def decide(
     ended: Mapping[str, Alert],
     now: datetime,
 ) -> GroupDecision:
-    """`active`: those of the group which fire and are not silenced; `ended`: all that have ended;
-    both by fingerprint. What was told and is in neither still fires, silenced."""
+    """Decide for the group's firing alerts without silenced ones, and all resolved alerts.
+
+    Both are keyed by fingerprint. An alert sent before that is in neither still fires, silenced.
+    """
     if now < standing.due_at:
         return GroupDecision(standing)
     gone = [ended[one] for one in sorted(standing.told) if one in ended and one not in active]

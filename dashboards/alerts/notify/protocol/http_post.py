@@ -1,12 +1,11 @@
-"""One POST to an address a person typed: by name, by port, and not to where nobody should reach.
+"""POST to a user-supplied URL, protected against SSRF.
 
-Promises an end within the deadline however slowly a server answers, that no redirect is followed,
-that no more than `MAX_ANSWER` bytes are read, that the address which was checked is the one that is
-connected to (a name cannot change its mind in between), and that no error holds the address's path,
-its query or anything the server said. Must not know receivers.
+The deadline holds however slowly the server responds. Redirects are not followed, at most
+`MAX_ANSWER` bytes are read, and the connection goes to the address that was checked (no DNS
+rebinding). Errors contain neither path nor query of the URL nor the response body.
 
-Which addresses are refused stands in console.core.outbound. Private networks are allowed: chat servers
-and relays live there.
+console.core.outbound defines the forbidden addresses. Private networks are allowed: chat servers
+and relays run there.
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ _CONNECT_S: Final = 4.0
 
 
 class PostError(Exception):
-    """`permanent`: another attempt would end alike. The text is for people and holds no secret.
-    `after_s`: the server asked for this pause."""
+    """`permanent`: a retry would fail alike. `after_s`: delay requested by the server. The text is
+    user-facing and holds no secret.
+    """
 
     def __init__(self, text: str, *, permanent: bool = False, after_s: float = 0.0) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class PostReply:
 
 
 def shown(url: str) -> str:
-    """Without its path and query, which may be secret."""
+    """Return the URL without path and query, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
@@ -59,7 +59,7 @@ def shown(url: str) -> str:
 def post(
     url: str, body: bytes, headers: Mapping[str, str], *, deadline_s: float = DEADLINE_S
 ) -> PostReply:
-    """Raises `Unsent`."""
+    """Send the body; raise `PostError` on failure."""
     end = time.monotonic() + deadline_s
     refused = why_not_url(url, query=True)
     if refused:
@@ -109,13 +109,13 @@ def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: flo
         connection.request("POST", target, body, {**headers, "Connection": "close"})
         answer = connection.getresponse()
         start = answer.read(MAX_ANSWER)
-        if was_cut.is_set():  # half of an answer may look like a whole one
+        if was_cut.is_set():  # a truncated response may look complete
             raise TimeoutError
         return PostReply(answer.status, _pause(answer.headers.get("Retry-After", "")), start)
 
 
 def _connected(host: str, port: int, end: float) -> socket.socket:
-    """To the first of the name's addresses that takes us; all of them must be allowed ones."""
+    """Connect to the first reachable address of the host; all its addresses must be allowed."""
     addresses = _resolved(host, port, end)
     for one in addresses:
         refused = why_forbidden(*one)
@@ -138,7 +138,7 @@ _resolvers = ThreadPoolExecutor(4, thread_name_prefix="resolver")
 
 
 def _resolved(host: str, port: int, end: float) -> list[tuple[str, int]]:
-    """A resolver has no deadline of its own."""
+    """Resolve in a thread: getaddrinfo has no timeout."""
     found: Future[Any] = _resolvers.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         rows = found.result(max(0.0, min(_CONNECT_S, end - time.monotonic())))
@@ -151,7 +151,7 @@ def _resolved(host: str, port: int, end: float) -> list[tuple[str, int]]:
 
 @contextmanager
 def _until(sock: socket.socket, end: float) -> Iterator[threading.Event]:
-    """Whatever reads or writes ends at the deadline: a server may drip, each byte in time."""
+    """Shut the socket down at the deadline: a timeout per read does not stop a slow server."""
     was_cut = threading.Event()
     left = max(0.0, end - time.monotonic())
     sock.settimeout(left or 0.001)
@@ -166,12 +166,12 @@ def _until(sock: socket.socket, end: float) -> Iterator[threading.Event]:
 
 
 def _cut(sock: socket.socket, was_cut: threading.Event) -> None:
-    """Of the socket below TLS: another thread is inside."""
+    """Shut down the socket below TLS, which another thread is using."""
     was_cut.set()
     try:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended by itself
+        return  # already closed
 
 
 def _pause(text: str) -> float:

@@ -1,8 +1,8 @@
-"""Conditions on an alert's labels, written as Alertmanager writes them: `severity="page"`. Pure.
+"""Label matchers in Alertmanager's syntax: `severity="page"`.
 
-Promises that a condition means here what it means there (a label which is absent is "", a pattern
-matches the whole value), and that no pattern a person writes can keep the console busy: it may be
-made of letters, alternatives, groups, `.`, `[...]` and at most a few repeats, none of a group.
+Semantics are Alertmanager's: a missing label is "", a pattern matches the whole value. Patterns are
+limited against excessive backtracking: letters, alternatives, groups, `.`, `[...]` and a few
+repeats, none of a group.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ Matchers = tuple[Matcher, ...]
 
 
 def matches(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    """All of them; no condition matches everything."""
+    """Return whether all matchers match; no matchers match everything."""
     return all(one.matches(labels) for one in matchers)
 
 
 def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
-    """As a row keeps them."""
+    """Return the matchers stored in a row."""
     return tuple(Matcher(one["name"], one["op"], one["value"]) for one in data)
 
 
 def parse(given: Any, field: str = "matchers") -> Matchers:
-    """Of one text a condition, of a text with one in each line, or of a list. Raises `Refused`."""
+    """Parse a matcher, a text with one a line, or a list. Raise `Refused`."""
     lines = given.splitlines() if isinstance(given, str) else given
     if not isinstance(lines, Sequence) or not all(isinstance(one, str) for one in lines):
         raise _refused(field, given, "These are not conditions.", "type")
@@ -74,7 +74,7 @@ def parse(given: Any, field: str = "matchers") -> Matchers:
 
 
 def pinned(matchers: Iterable[Matcher], name: str) -> str:
-    """The one value these conditions allow for that label, "" where they allow several."""
+    """Return the only value the matchers allow for that label, empty if several are possible."""
     return next((one.value for one in matchers if one.name == name and one.op == "="), "")
 
 

@@ -1,8 +1,6 @@
-"""What is said of a group of alerts: Alertmanager's webhook document, and texts made of it. Pure.
+"""Message about an alert group: Alertmanager webhook document (version 4), and texts from it.
 
-Promises that the document is that of version 4, so that what reads Alertmanager's reads ours; that
-a message is bounded whatever fires; and that what others wrote into labels stays text in chat and
-mail. Must not know receivers or Django.
+Messages are bounded in size. Label values are escaped for chat and mail.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _LONGEST = 300
 def document(
     receiver: str, key: str, group: Mapping[str, str], alerts: Sequence[Alert], console: str
 ) -> dict[str, Any]:
-    """Firing ones first. `console`: its address, "" where it does not know it."""
+    """Return the webhook document, firing alerts first. `console`: public URL, empty if unknown."""
     ordered = sorted(alerts, key=lambda one: (one.ended is not None, one.name, one.endpoint))
     shown = ordered[:MOST]
     return {
@@ -54,7 +52,7 @@ def _one(alert: Alert, console: str) -> dict[str, Any]:
 
 
 def title(body: Mapping[str, Any]) -> str:
-    """ "[FIRING:2] HighTTFT chat"."""
+    """Return a title such as "[FIRING:2] HighTTFT chat"."""
     alerts = body["alerts"]
     count = sum(one["status"] == body["status"] for one in alerts)
     named = [body["commonLabels"].get(label, "") for label in ("alertname", "endpoint")]
@@ -63,7 +61,7 @@ def title(body: Mapping[str, Any]) -> str:
 
 
 def text(body: Mapping[str, Any]) -> str:
-    """For mail: each alert in a few lines."""
+    """Return the mail text, a few lines for each alert."""
     parts = [_told(one) for one in body["alerts"][:_IN_TEXT]]
     more = len(body["alerts"]) - _IN_TEXT + body["truncatedAlerts"]
     if more > 0:
@@ -74,7 +72,7 @@ def text(body: Mapping[str, Any]) -> str:
 
 
 def slack(body: Mapping[str, Any]) -> dict[str, Any]:
-    """For an incoming webhook of Slack, Mattermost or Rocket.Chat."""
+    """Return the payload for incoming webhooks of Slack, Mattermost and Rocket.Chat."""
     colour = "good" if body["status"] == RESOLVED else "danger"
     told = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
     heading: dict[str, Any] = {
@@ -90,7 +88,7 @@ def slack(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def silence_link(body: Mapping[str, Any]) -> str:
-    """To the page where these alerts are silenced, already filled."""
+    """Return the URL of the silence form, prefilled for these alerts."""
     known = ("alertname", "endpoint", "severity")
     pairs = {name: body["groupLabels"][name] for name in known if body["groupLabels"].get(name)}
     return f"{body['externalURL']}/alerts/silences/new/?{urlencode(pairs)}"
@@ -111,12 +109,12 @@ def _told(one: Mapping[str, Any]) -> str:
 
 
 def _line(line: str) -> str:
-    """Of one line: a label must not begin a header of a mail."""
+    """Join lines: a label value must not start a mail header."""
     return "".join(char if char.isprintable() else " " for char in line).strip()
 
 
 def _escaped(line: str) -> str:
-    """Slack's three characters: no label makes a link or calls a channel."""
+    """Escape Slack's three control characters, so that no label creates a link or a mention."""
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,4 +1,4 @@
-""".../dry-run/ of alert rules: what a rule would have done with what is sent. Changes nothing."""
+""".../dry-run/ of alert rules: evaluate submitted settings over past data. Changes nothing."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ class OfRule(APIView):
         responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request, rule: str) -> Response:
-        """How often it would have fired, had it been as is sent: what is left out is as it is. For
-        who may set it. 503 where no Prometheus answers, or not in time."""
+        """Return how often the rule would have fired with the submitted settings; omitted ones keep
+        their values. Needs permission to change the rule. 503 if no Prometheus responds in time.
+        """
         documents.document(rule, _user(request))
         return _tried(request, rule)
 
@@ -97,7 +98,7 @@ class OfNewRule(APIView):
         responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request) -> Response:
-        """How often a rule of your own would have fired: `expr` is needed."""
+        """Return how often a new user-written rule would have fired; `expr` is required."""
         return _tried(request, "")
 
 
@@ -110,7 +111,7 @@ class OfEndpointRule(APIView):
         responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request, name: str, rule: str) -> Response:
-        """How often it would have fired for this endpoint, had it these numbers."""
+        """Return how often the rule would have fired for this endpoint with these settings."""
         endpoints.get(name)
         selectors.built_in(rule)
         return _tried(request, rule, name)

@@ -1,4 +1,4 @@
-"""The shapes of alert rules and alerts in the API."""
+"""Serializers of alert rules and alerts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ParameterSerializer(serializers.Serializer[Any]):
     )
 
     def get_fields(self) -> dict[str, Any]:
-        """`label` and `default` are attributes of serializers: no field can be declared so."""
+        """Add `label` and `default` here: as attributes of serializers they cannot be declared."""
         return {
             **super().get_fields(),
             "label": serializers.CharField(),
@@ -64,7 +64,7 @@ class EndpointRuleSerializer(CommonSerializer):
 
 
 class SetRuleSerializer(serializers.Serializer[Any]):
-    """Besides these, each of the rule's parameters by its name, such as `threshold`."""
+    """Also accepts each of the rule's parameters by name, such as `threshold`."""
 
     severity = serializers.ChoiceField(choices=SEVERITIES, required=False, allow_null=True)
     enabled = serializers.BooleanField(required=False, allow_null=True)
@@ -77,7 +77,7 @@ class SetRuleSerializer(serializers.Serializer[Any]):
     remedy = serializers.CharField(required=False, help_text="Of a rule of your own only.")
 
     def get_fields(self) -> dict[str, Any]:
-        """`for` is a word of Python."""
+        """Add `for`, a Python keyword."""
         return {**super().get_fields(), "for": _duration()}
 
 

@@ -1,4 +1,4 @@
-"""REST of alerts and their rules, mounted by console.urls under "/api/v1/"."""
+"""REST routes of alerts and alert rules, mounted by console.urls under "/api/v1/"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/v1/alerts/, /api/v1/alert-rules/ and those of one endpoint: thin over `actions`."""
+"""/api/v1/alerts/, /api/v1/alert-rules/ and the rules of one endpoint."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class Alerts(GenericAPIView[Any]):
         responses={200: AlertSerializer(many=True), 409: ErrorSerializer},
     )
     def get(self, request: Request) -> Response:
-        """Those that fire, and those whose condition has not held for long enough, the firing
-        first. 409 where no Prometheus can say: an empty list would be a lie."""
+        """Firing alerts, then pending ones. 409 if no Prometheus responds, instead of an empty
+        list.
+        """
         found = active(
             connections.fleet(),
             dashboards_selectors.fleet(_user(request)),
@@ -78,7 +79,7 @@ class Rules(GenericAPIView[Any]):
         responses=AlertRuleSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        """By group. Rules of your own are for who may see every endpoint."""
+        """By group. User-written rules are visible to users who may see every endpoint."""
         rows = documents.documents(_user(request), request.query_params.get("group", ""))
         return self.get_paginated_response(self.paginate_queryset(rows) or [])
 
@@ -90,7 +91,7 @@ class Rules(GenericAPIView[Any]):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        """A rule of your own. Prometheus is asked whether it is PromQL: 503 where none answers."""
+        """Create a user-written rule. Prometheus checks the PromQL: 503 if none responds."""
         data = dict(expect_object(request.data))
         name = data.pop("name", "")
         actions.create_own(_user(request), name if isinstance(name, str) else "", data)
@@ -114,8 +115,9 @@ class OneRule(APIView):
         responses={200: AlertRuleSerializer, **_REFUSED, **_AWAY},
     )
     def patch(self, request: Request, rule: str) -> Response:
-        """Of a built-in one its numbers, for all endpoints that have none of their own; null takes
-        one back. Of your own everything but its name."""
+        """Built-in rules: change the platform-wide parameters; null resets one. User-written rules:
+        change everything but the name.
+        """
         documents.document(rule, _user(request))
         data, expected = expect_object(request.data), expected_generation(request)
         if rule in documents.GROUP_OF:
@@ -132,7 +134,7 @@ class OneRule(APIView):
         responses={200: AlertRuleSerializer, 204: None, **_REFUSED},
     )
     def delete(self, request: Request, rule: str) -> Response:
-        """A built-in one is as it was built in again (200); one of your own is gone (204)."""
+        """Resets a built-in rule to its defaults (200); deletes a user-written rule (204)."""
         documents.document(rule, _user(request))
         expected = expected_generation(request)
         if rule in documents.GROUP_OF:
@@ -145,8 +147,8 @@ class OneRule(APIView):
 class RuleFileView(APIView):
     @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
     def get(self, request: Request) -> Response:
-        """All rules with the numbers set here, for a Prometheus of your own; and what became of
-        them in ours."""
+        """All rules with the current settings, for another Prometheus; and the load status in
+        ours."""
         settings = documents.settings_for(_user(request))
         state = selectors.rule_file()
         return Response(
@@ -168,7 +170,7 @@ class OfEndpoint(GenericAPIView[Any]):
         responses=EndpointRuleSerializer(many=True),
     )
     def get(self, request: Request, name: str) -> Response:
-        """What counts for it, and which of it is its own."""
+        """Effective settings, and which of them are the endpoint's own."""
         endpoints.get(name)
         settings = documents.settings_for(_user(request))
         rows = {row.rule: row for row in selectors.of_endpoint(name)}
@@ -197,7 +199,7 @@ class OneOfEndpoint(APIView):
         responses={200: EndpointRuleSerializer, **_REFUSED},
     )
     def patch(self, request: Request, name: str, rule: str) -> Response:
-        """What is left out stays; null takes it back to what all endpoints have."""
+        """Omitted fields keep their values; null resets to the platform-wide setting."""
         _known(name, rule)
         data, expected = expect_object(request.data), expected_generation(request)
         actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
@@ -211,7 +213,7 @@ class OneOfEndpoint(APIView):
         responses={200: EndpointRuleSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str, rule: str) -> Response:
-        """It has what all endpoints have again."""
+        """Resets the endpoint to the platform-wide setting."""
         _known(name, rule)
         expected = expected_generation(request)
         actions.reset_rule(_user(request), rule, name, expected_generation=expected)
@@ -219,7 +221,7 @@ class OneOfEndpoint(APIView):
 
 
 def _known(name: str, rule: str) -> None:
-    """What is not there is said before what is wrong with a change of it."""
+    """Raise 404 before a change is validated."""
     endpoints.get(name)
     selectors.built_in(rule)
 

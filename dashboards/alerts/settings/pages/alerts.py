@@ -1,4 +1,4 @@
-"""Pages of alerts: what fires now, the rules that say so, and their file."""
+"""Pages of alerts: firing alerts, rules and the rule file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dashboards.alerts.settings import documents, selectors
 from dashboards.prometheus import connections
 from endpoints import selectors as endpoints
 
-_BEFORE_S = 1800  # of a board, so that one sees how it began
+_BEFORE_S = 1800  # board range before the alert, to show how it began
 
 
 @never_cache
@@ -54,7 +54,7 @@ def _row(one: Alert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
 
 
 def _board(one: Alert) -> str:
-    """Where its endpoint's numbers are, from before it began."""
+    """Return the board URL of the alert's endpoint, from before the alert began."""
     if one.since is None:
         return ""
     page = reverse("dashboards:endpoint", args=[one.endpoint])
@@ -65,7 +65,7 @@ def _board(one: Alert) -> str:
 def _silence(one: Alert) -> str:
     try:
         page = reverse("notify:silence_new")
-    except NoReverseMatch:  # that room is not there in this build
+    except NoReverseMatch:  # that app is not in this build
         return ""
     asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
     return f"{page}?{urlencode(asked)}"
@@ -73,7 +73,7 @@ def _silence(one: Alert) -> str:
 
 @require_safe
 def rules(request: HttpRequest) -> HttpResponse:
-    """The list stands without Prometheus; what fires is said where that is known."""
+    """List the rules; works without Prometheus, firing counts are added if known."""
     found = _active(request)
     states: dict[str, dict[str, int]] = {}
     for one in found.alerts:

@@ -1,5 +1,4 @@
-"""What a rule would have done with the numbers in a form that is not saved: a part of its page, or
-without scripts the whole page once more, with what was typed."""
+"""Dry run with unsaved form values: a fragment, or without scripts the whole page with the form."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ def new(request: HttpRequest) -> HttpResponse:
 
 
 def _tried(request: HttpRequest, name: str, endpoint: str, form: Any) -> tuple[dict[str, Any], int]:
-    """What is shown of it; a refusal is words too, for they say what to type instead."""
+    """Return context and status; a rejection is shown as text with its remedy."""
     wish = {**form.wish(), "range": request.GET.get("range", "")}
     try:
         found = trials.tried(request.user, name, endpoint, wish)

@@ -1,6 +1,6 @@
-"""Firing alerts as a part of other rooms' pages, and the rules as a file for one's own Prometheus.
+"""Fragment with firing alerts for other pages, and download of the rule file.
 
-Promises an answer whatever Prometheus does: what is not known is said so.
+If Prometheus fails, the fragment states that the alerts are unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of one rule: what it means, its numbers for all and for endpoints, and its past."""
+"""Page of one rule: meaning, settings platform-wide and of endpoints, history."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ _GET_OR_POST = ["GET", "HEAD", "POST"]
 
 @require_http_methods(_GET_OR_POST)
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
-    """What is posted is set for all endpoints, or changes a rule of one's own; the actions ask who
-    may."""
+    """Show the rule; POST changes the platform-wide setting or the user-written rule."""
     facts = facts_of(request, rule)
     wanted = request.GET.get("endpoint", "")
     if wanted and wanted in selectors.settable(request.user):
@@ -65,7 +64,7 @@ def form_of(name: str, endpoint: str, request: HttpRequest) -> Any:
 def rule_page(
     request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200, **more: Any
 ) -> HttpResponse:
-    """`more`: what else stands on it."""
+    """Render the page with `more` context."""
     built_in = BY_NAME.get(facts["name"])
     rows = selectors.of_rule(facts["name"], request.user) if built_in else []
     settings = documents.settings_for(request.user)
@@ -99,7 +98,7 @@ def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
 @never_cache
 @require_safe
 def past_of(request: HttpRequest, rule: str) -> HttpResponse:
-    """What it measured and when it fired, a part of its page: Prometheus is asked apart."""
+    """Show the history as a fragment, loaded separately since it queries Prometheus."""
     facts = facts_of(request, rule)
     scope = dashboards_selectors.fleet(request.user)
     wanted = request.GET.get("endpoint", "")
@@ -203,7 +202,7 @@ def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
 
 
 def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
-    """None when it was refused: the form says why."""
+    """Return the response, or None with the problems added to the form."""
     try:
         return do()
     except _REFUSALS as refused:

@@ -1,5 +1,6 @@
-"""`{% alert_sections %}`: the links between the pages below Alerts; `{% try_rule url %}`: the
-buttons of a form that is tried before it is saved."""
+"""Template tags: `{% alert_sections %}` renders the tabs below Alerts, `{% try_rule url %}` the
+buttons of a form with a dry run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ register = template.Library()
 
 @register.inclusion_tag("alerts/inc/sections.html", takes_context=True)
 def alert_sections(context: template.Context) -> dict[str, Any]:
-    """The longest address that the page's own begins with is where the reader is."""
+    """The section with the longest matching URL prefix is active."""
     links = sections.links()
     path = context["request"].path
     here = max((url for _, url in links if path.startswith(url)), key=len, default="")

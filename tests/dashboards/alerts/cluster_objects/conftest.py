@@ -1,4 +1,4 @@
-"""A cluster of the console's, over the fake and a real API server, and its alert objects."""
+"""Cluster with alert objects, on the fake and a real API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES, CONFIG = "emberline-alert-rules", "emberline-receivers"
 
 @dataclass(frozen=True)
 class Kept:
-    """The cluster called `prod`, and a namespace of it."""
+    """Cluster `prod` and a namespace in it."""
 
     cluster: Cluster
     space: str
@@ -27,7 +27,7 @@ class Kept:
         return self.keep()
 
     def keep(self) -> selectors.ClusterAlertsSummary:
-        """One pass, whenever the next is due."""
+        """Run one pass regardless of schedule."""
         reconciler.keep(str(selectors.one("prod").cluster.pk))
         return selectors.one("prod")
 
@@ -55,5 +55,5 @@ def kept(cluster: Cluster, db: None) -> Kept:
 
 @pytest.fixture
 def faked(fake_cluster: Cluster, db: None) -> Kept:
-    """Where the server's own behaviour makes no difference."""
+    """For tests independent of the server's own behavior."""
     return joined(fake_cluster)

@@ -1,4 +1,4 @@
-"""Rules and receivers in a cluster: made, brought up to date, set back, removed; and why not."""
+"""Reconciler of alert objects: create, update, revert, remove, and failures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
     assert "MetricsAbsent" in alerts
     assert reconciler.due_now() == []
     alerting.set_rule(person("operator"), "HighTTFT", "", {"threshold": 3.5})
-    assert reconciler.due_now() == [str(shown.cluster.pk)]  # nobody has to say so
+    assert reconciler.due_now() == [str(shown.cluster.pk)]  # detected without a notification
     assert kept.keep().status.corrected == 0
     assert "> 3.5" in kept.alerts()["HighTTFT"]["expr"]
     version = kept.find("PrometheusRule", RULES)["metadata"]["resourceVersion"]
@@ -108,7 +108,7 @@ def test_receivers_go_where_an_alertmanager_tells(kept: Kept, settings: Any) -> 
     assert "evil" not in told
     settings.EMBERLINE = without
     assert reconciler.due_now() == [str(shown.cluster.pk)]
-    shown = kept.keep()  # the console tells again: the cluster must not
+    shown = kept.keep()  # the console sends again: the cluster must not
     assert (shown.phase, shown.status.reason) == ("Degraded", "NoAlertmanager")
     until(lambda: len(kept.keep().objects) == 1, what="their end")
     assert kept.find("AlertmanagerConfig", CONFIG) is kept.find("Secret", CONFIG) is None
@@ -178,7 +178,7 @@ def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> N
         shown = faked.set(rules=False)
         assert (shown.phase, shown.status.reason) == ("Deleting", "ClusterUnreachable")
         assert reconciler.due_now() == []
-        assert selectors.users() == {}  # it has not answered for long: it may be forgotten
+        assert selectors.users() == {}  # unreachable for long: may be deleted
     finally:
         faked.cluster.plane.start_api()
     assert faked.keep().phase == "Off"

@@ -1,4 +1,4 @@
-"""Alerts in clusters on pages, by REST and from a terminal, and who may."""
+"""Pages, REST and command line of cluster alert objects, and their permissions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_became_of_it_is_shown() -> None:
     assert "disabled" in vera.get(f"{PAGES}prod/").text
     polled = vera.get(f"{PAGES}prod/", headers={"HX-Request": "true"}).text
     assert "It does not let us." in polled
-    assert "<form" not in polled  # what is typed stays
+    assert "<form" not in polled  # polling keeps form input
     assert vera.post(f"{PAGES}prod/", {"rules": ""}).status_code == 403
     (one,) = program("viewer").get(API).json()["results"]
     assert one["phase"] == "Failed"
@@ -94,7 +94,7 @@ def test_rest_holds_to_versions_and_roles() -> None:
     assert ada.patch(f"{API}none/", {"rules": True}, format="json").status_code == 404
     operator = program("operator")
     assert operator.patch(f"{API}prod/", {"rules": False}, format="json").status_code == 403
-    with pytest.raises(PermissionDenied):  # also without REST's own gate
+    with pytest.raises(PermissionDenied):  # without REST's permission check too
         actions.change(person("operator"), "prod", {"rules": False})
     assert operator.post(f"{API}prod/check/").status_code == 202
     assert program("viewer").post(f"{API}prod/check/").status_code == 403
@@ -132,16 +132,16 @@ def test_the_list_makes_as_many_queries_for_many_as_for_one(prod: Cluster) -> No
 def test_what_the_installer_asks_for_is_there_once(settings: Any) -> None:
     asked = {"alert_objects": ("rules",), "alert_object_labels": (("release", "prometheus"),)}
     tasks.sweep()
-    assert not ClusterAlerts.objects.exists()  # nothing was asked for
+    assert not ClusterAlerts.objects.exists()  # not configured
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, **asked)
     tasks.sweep()
-    assert not ClusterAlerts.objects.exists()  # nor is there that cluster yet
+    assert not ClusterAlerts.objects.exists()  # the cluster does not exist yet
     row = Cluster.objects.create(name="in-cluster", kind="in-cluster")
     ClusterStatus.objects.create(cluster=row)
     tasks.sweep()
     made = ClusterAlerts.objects.get()
     assert (made.rules, made.receivers, made.labels) == (True, False, {"release": "prometheus"})
-    ClusterAlerts.objects.update(rules=False)  # somebody turns it off: it stays off
+    ClusterAlerts.objects.update(rules=False)  # turned off by a user: stays off
     tasks.sweep()
     assert not ClusterAlerts.objects.get().rules
 

@@ -1,4 +1,4 @@
-"""Dry runs: what is judged, what is asked, what is said of what cannot be known, and who may."""
+"""Dry runs: evaluation, queries, reported gaps and permissions."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ PAGE = "/alerts/rules/HighTTFT/"
 
 
 def held(text: str) -> Series:
-    """Looks at a condition: "#" where it holds."""
+    """Samples of a condition: "#" where it holds."""
     return Series((("endpoint", "a"),), tuple(1.0 if one == "#" else None for one in text))
 
 
 def by_hand(text: str, lasting_s: int, step: int, since: int) -> tuple[int, int]:
-    """Prometheus' own way, look after look: how often it began to fire, and for how long it did,
-    from the look `since` on."""
+    """Return how often and how long the alert fired since sample `since`, evaluated sample by
+    sample as in Prometheus.
+    """
     active, firing, times, lasted = -1, False, 0, 0
     for place, one in enumerate(text):
         if one != "#":
@@ -87,7 +88,7 @@ def test_it_judges_as_prometheus_does() -> None:
 def test_what_was_seen_too_briefly_is_counted_apart() -> None:
     looks = Looks(0, 60, 0)
     assert fired(held("..##.."), looks, 60).times == 1
-    one = fired(held("..#..."), looks, 60)  # for up to two minutes, unseen
+    one = fired(held("..#..."), looks, 60)  # up to two minutes between samples
     assert (one.times, one.unsure) == (0, 1)
     assert fired(held("..#..."), looks, 600).unsure == 0
     still = fired(held("...###"), looks, 60)
@@ -98,7 +99,7 @@ def test_what_was_seen_too_briefly_is_counted_apart() -> None:
 
 
 class Asked:
-    """Answers each question with what the test says of its text."""
+    """Answers each query by its text."""
 
     def __init__(self, found: Any) -> None:
         self.found = found
@@ -167,8 +168,8 @@ def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
     assert found.now is not None
 
 
-# A day by the minute: x of endpoint a is 5 for 30 minutes from minute 300, and for 3 from 600 on;
-# y divides by zero for 20 minutes; nothing at all is scraped in minutes 900 to 1080.
+# A day in minutes: x of endpoint a is 5 for 30 minutes from minute 300, and for 3 from 600 on;
+# y divides by zero for 20 minutes; no scrapes in minutes 900 to 1080.
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("day")
@@ -208,14 +209,14 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
     later = tried("x > 3", **{"for": "10m"})
     assert (later["times"], later["firing_s"], later["unsure"]) == (1, 20 * 60, 0)
     assert tried("1 / zero > 3", **{"for": "5m"})["times"] == 1  # infinity is more than 3
-    # Three hours are missing, less the five minutes for which Prometheus holds a value.
+    # Three hours are missing, less the five minutes of Prometheus' lookback.
     assert 86_400 - 180 * 60 <= later["known_s"] <= 86_400 - 165 * 60
     assert later["measured_s"] == later["known_s"]
     crowd = operator.post(f"{ALL}dry-run/", {"expr": "crowd > 0"})
     assert (crowd.status_code, crowd.json()["code"]) == (400, "too_many_series")
     wrong = operator.post(f"{ALL}dry-run/", {"expr": "x >"})
     assert (wrong.status_code, wrong.json()["field"]) == (400, "expr")
-    assert "1:4: parse error" in wrong.json()["detail"]  # of what was typed
+    assert "1:4: parse error" in wrong.json()["detail"]  # position in the submitted text
     week = tried("x > 3", **{"for": "10m", "range": "7d"})
     assert week["times"] == 1
     assert week["known_s"] < 86_400
@@ -235,7 +236,7 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
 
 @pytest.fixture(scope="module")
 def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """With the limit that it is given by `make up`, only lower."""
+    """Server with the limit of `make up`, but lower."""
     assert server
     folder = tmp_path_factory.mktemp("strict")
     lines = ["# TYPE crowd gauge"]
@@ -263,7 +264,7 @@ def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 def test_what_costs_too_much_is_neither_tried_nor_saved(
     strict: str, settings: Any, expr: str, code: str, words: str
 ) -> None:
-    """Form and REST refuse alike, and say what to narrow; boards are answered all along."""
+    """Form and REST reject alike and state how to narrow; boards keep working."""
     prometheus(settings, strict)
     operator = program("operator")
     whole = {"name": "Costly", "expr": expr, "for": "5m", "severity": "ticket", "summary": "x"}
@@ -278,12 +279,12 @@ def test_what_costs_too_much_is_neither_tried_nor_saved(
 
 
 def vector(_path: str, _body: bytes) -> Any:
-    """A condition that can be asked."""
+    """A valid condition."""
     return 200, {"status": "success", "data": {"resultType": "vector", "result": []}}
 
 
 def matrix(_path: str, _body: bytes) -> Any:
-    """Whatever is asked for is 1 now."""
+    """Every query returns 1."""
     series = {"metric": {"endpoint": "demo"}, "values": [[int(time.time()) // 60 * 60, "1"]]}
     return 200, {"status": "success", "data": {"resultType": "matrix", "result": [series]}}
 
@@ -308,7 +309,7 @@ def test_numbers_are_tried_and_nothing_is_kept(settings: Any) -> None:
         assert body["now"] is not None
         asked = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
         assert "%20%3E%209%20" in asked
-        assert "%20%3E%202%20" in asked  # as it is now
+        assert "%20%3E%202%20" in asked  # current value
         same = operator.post(ONE, {"severity": "page"}).json()
         assert same["now"] is None
         off = operator.post(ONE, {"enabled": False}).json()
@@ -357,7 +358,7 @@ def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
         assert program("viewer").post(ONE, {"threshold": 3}).status_code == 403
         for path in (f"{PAGE}dry-run/", "/alerts/rules/dry-run/"):
             assert erin.post(path, {"expr": "up"}).status_code == 403, path
-        with pytest.raises(PermissionDenied):  # the action itself, without the gate of REST
+        with pytest.raises(PermissionDenied):  # the action itself, without REST's permission check
             trials.tried(world.erin, "HighTTFT", "", {})
         with pytest.raises(PermissionDenied):
             trials.tried(world.frank, "HighTTFT", OURS, {})
@@ -382,7 +383,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
         assert "Threshold" in part.text
         whole = operator.post(f"{PAGE}dry-run/", typed)
         assert whole.status_code == 200
-        assert 'value="9"' in whole.text  # what was typed
+        assert 'value="9"' in whole.text  # submitted value
         assert 'data-dry-run="24h"' in whole.text
         for path, wish in (
             (f"{PAGE}endpoints/demo/dry-run/", typed),
@@ -403,7 +404,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
 
 
 def test_an_alert_between_two_points_of_the_past_is_listed() -> None:
-    """A day has a point every five minutes; two alerts of seconds each fired within the hour."""
+    """A day has a point every five minutes; two short alerts fired within the hour."""
     asked = Asked(lambda _question: QueryResult())
     found = past(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
     question = asked.questions["alerts"]

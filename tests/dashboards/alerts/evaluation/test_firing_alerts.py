@@ -1,4 +1,4 @@
-"""Alerts of a real Prometheus with our rules, on the pages of an endpoint and of the fleet."""
+"""Alerts of a real Prometheus with our rules, on endpoint and fleet pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAG = "emberline_router_index_event_lag_seconds"
 
 
 def metrics(lag: float) -> str:
-    """Two endpoints' routers behind one address."""
+    """Routers of two endpoints behind one address."""
     return "".join(
         f'{LAG}{{namespace="default",endpoint="{name}",worker="{name}-worker-0"}} {seconds}\n'
         for name, seconds in (("demo", lag), ("well", 0.01))
@@ -63,7 +63,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def at_once(rules: str) -> str:
-    """Nobody waits five minutes in a test; how long each rule waits has a test of its own."""
+    """Remove `for` durations, which have their own test."""
     data: Any = yaml.safe_load(rules)
     for rule in data["groups"][0]["rules"]:
         rule["for"] = "0s"

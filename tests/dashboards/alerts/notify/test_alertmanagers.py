@@ -1,4 +1,4 @@
-"""With an Alertmanager beside Prometheus: it tells, it keeps the silences, the console does not."""
+"""With an Alertmanager at the metrics source: it delivers and holds the silences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import yaml
 
 from dashboards.alerts.evaluation import firing_alerts as firing_module
 from dashboards.alerts.evaluation.firing_alerts import Firing
-from dashboards.alerts.notify import alertmanagers, dispatcher, receivers, selectors
+from dashboards.alerts.notify import dispatcher, receivers, selectors
 from dashboards.alerts.notify import routes as notify_routes
 from dashboards.alerts.notify.models import Receiver, Silence
+from dashboards.prometheus import connections
 from dashboards.prometheus.connections import Alertmanager
 from endpoints.models import Endpoint
 from tests.support import teams as made
@@ -34,7 +35,7 @@ AMTOOL = shutil.which("amtool")
 
 
 def row(identity: str, state: str = "active", **facts: Any) -> dict[str, Any]:
-    """As Alertmanager 0.25 and 0.28 tell a silence."""
+    """Silence as in Alertmanager 0.25 and 0.28."""
     return {
         "id": identity,
         "status": {"state": state},
@@ -85,7 +86,7 @@ def test_a_silence_is_made_and_ended_there(manager: Stub) -> None:
 
 
 class Kept:
-    """An Alertmanager's silences as far as changing them goes: an id is given anew each time."""
+    """Alertmanager's silences; each change assigns a new id."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, dict[str, Any]] = {}
@@ -122,7 +123,7 @@ def test_a_change_replaces_it_there(settings: Any) -> None:
         assert client.patch(at, {"comment": "longer"}).status_code == 200
         assert kept.comments == ["longer"]
         assert Silence.objects.get().remote == {"console": "k-2"}
-        kept.bodies.clear()  # it has forgotten it, as after a loss of its disk
+        kept.bodies.clear()  # forgotten, as after a disk loss
         assert client.patch(at, {"comment": "anew"}).status_code == 200
         assert kept.comments == ["anew"]
         kept.broken = True
@@ -134,14 +135,16 @@ def test_a_change_replaces_it_there(settings: Any) -> None:
 
 
 def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any) -> None:
-    """And one that it no longer concerns ends it."""
+    """And one that the silence no longer concerns expires it."""
     make_endpoint("demo")
     client, east, west = program("operator"), Kept(), Kept()
     with http_stub(east.answers) as first, http_stub(west.answers) as second:
         both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
         concerned = list(both)
-        monkeypatch.setattr(alertmanagers, "of", lambda _endpoint: list(concerned))
-        monkeypatch.setattr(alertmanagers.connections, "alertmanagers", lambda: tuple(both))
+        monkeypatch.setattr(
+            "dashboards.alerts.notify.alertmanagers.of", lambda _endpoint: list(concerned)
+        )
+        monkeypatch.setattr(connections, "alertmanagers", lambda: tuple(both))
         at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
         west.broken = True
         assert client.patch(at, {"comment": "never"}).status_code == 502
@@ -204,16 +207,21 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
     make_endpoint("demo")
     labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
     alert = firing_module.Alert("Slow", "demo", "", "page", None, "s", "r", labels)
-    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((alert,)))
-    monkeypatch.setattr(dispatcher.connections, "any_known", lambda: True)
+    monkeypatch.setattr(
+        "dashboards.alerts.evaluation.firing_alerts.firing", lambda *_: Firing((alert,))
+    )
+    monkeypatch.setattr(connections, "any_known", lambda: True)
     assert dispatcher.read().alerts == ()
-    monkeypatch.setattr(dispatcher.alertmanagers.connections, "alertmanagers", tuple)
+    monkeypatch.setattr(connections, "alertmanagers", tuple)
     assert len(dispatcher.read().alerts) == 1
 
 
 def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
-    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((), missing="west is away"))
-    monkeypatch.setattr(dispatcher.connections, "any_known", lambda: True)
+    monkeypatch.setattr(
+        "dashboards.alerts.evaluation.firing_alerts.firing",
+        lambda *_: Firing((), missing="west is away"),
+    )
+    monkeypatch.setattr(connections, "any_known", lambda: True)
     seen = dispatcher.read()
     assert (seen.unknown, seen.why) == (True, "west is away")
 
@@ -247,7 +255,7 @@ def test_its_configuration_says_the_same(tmp_path: Path, settings: Any) -> None:
     assert by_name["mail"]["email_configs"][0]["send_resolved"] is False
     assert by_name["hook"]["webhook_configs"][0]["url"] == "https://hooks.example.org/REPLACE"
     assert len(by_name) == Receiver.objects.count() + 1
-    if AMTOOL:  # where Alertmanager is installed, its own word
+    if AMTOOL:  # validated by amtool if installed
         file = tmp_path / "alertmanager.yml"
         file.write_text(text)
         said = subprocess.run(

@@ -1,4 +1,4 @@
-"""Receivers of every kind over real sockets: taken, tried again, given up, told once."""
+"""Receivers of every kind over real sockets: accepted, retried, failed, sent once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_webhook_gets_alertmanagers_document_signed(hook: Stub) -> None:
     signed = f"{stamp.removeprefix('t=')}.".encode() + sent
     assert mark == hmac.digest(SECRET.encode(), signed, "sha256").hex()
     tried(one, later=True)
-    assert len(hook.seen) == 1  # what was taken is not sent again
+    assert len(hook.seen) == 1  # not sent again
 
 
 def test_the_document_is_version_4_whatever_fires() -> None:
@@ -206,7 +206,7 @@ def test_secrets_are_in_the_vault_alone(hook: Stub) -> None:
     assert (target.url, target.secret) == (url, SECRET)
     assert "T0KEN" not in repr(target)
     SealedText.objects.filter(name__endswith="/secret").delete()
-    assert "Give it anew" in tried(owed(made)).error  # rather than unsigned
+    assert "Give it anew" in tried(owed(made)).error  # instead of unsigned
     receivers.delete(person("admin"), "on-call")
     assert not SealedText.objects.exists()
 

@@ -1,4 +1,4 @@
-"""From what Prometheus says to what is owed: groups, silences, ends, and not knowing."""
+"""From Prometheus' alerts to due deliveries: groups, silences, resolution, unknown state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class World:
-    """What Prometheus says, and what time it is."""
+    """Alerts in Prometheus and the current time."""
 
     def __init__(self) -> None:
         self.alerts: list[firing_module.Alert] = []
@@ -55,7 +55,7 @@ class World:
         ]
 
     def look(self, after_s: float = 0) -> list[Delivery]:
-        """What is owed since the last look."""
+        """Return the deliveries created since the last pass."""
         known = set(Delivery.objects.values_list("pk", flat=True))
         self.now += timedelta(seconds=after_s)
         assert dispatcher.look()
@@ -69,7 +69,7 @@ def world(monkeypatch: Any) -> Iterator[World]:
     def said(*_: Any) -> Firing:
         return Firing(why=found.why) if found.why else Firing(tuple(found.alerts))
 
-    monkeypatch.setattr(dispatcher, "firing", said)
+    monkeypatch.setattr("dashboards.alerts.evaluation.firing_alerts.firing", said)
     monkeypatch.setattr(connections, "any_known", lambda: True)
     monkeypatch.setattr(timezone, "now", lambda: found.now)
     make_endpoint("demo")
@@ -100,7 +100,7 @@ def test_an_alert_is_told_once_again_later_and_when_it_ends(world: World) -> Non
     (again,) = world.look(4 * 3600)
     assert marks(again) == [("Slow", "firing")]
     world.alerts = []
-    assert world.look(30) == []  # a Prometheus that starts again forgets for some seconds
+    assert world.look(30) == []  # a restarted Prometheus has no alerts for some seconds
     assert SeenAlert.objects.get().ended_at is None
     (end,) = world.look(400)
     assert marks(end) == [("Slow", "resolved")]
@@ -119,7 +119,7 @@ def test_alerts_of_one_group_are_told_together(world: World) -> None:
     (more,) = world.look(300)
     assert len(more.body["alerts"]) == 3
     first = Delivery.objects.get(pk=one.pk)
-    assert (first.state, first.ended_at is not None) == (DeliveryState.DROPPED, True)  # overtaken
+    assert (first.state, first.ended_at is not None) == (DeliveryState.DROPPED, True)  # replaced
 
 
 def _route() -> Any:
@@ -157,12 +157,13 @@ def test_a_silence_stops_messages_and_its_end_lets_them_come(world: World) -> No
     assert marks(one) == [("Broken", "firing")]
     silence = Silence.objects.get()
     silences.expire(person("operator"), silence)
-    assert [marks(one) for one in world.look(1)] == [[("Slow", "firing")]]  # it has waited
+    assert [marks(one) for one in world.look(1)] == [[("Slow", "firing")]]  # delayed
     silences.create(person("operator"), wish)
     world.alerts = []
     world.look(30)
     told = [mark for one in world.look(400) for mark in marks(one)]
-    assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]  # they heard it began
+    # receivers got the firing alert
+    assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]
 
 
 def test_a_silence_of_later_silences_later(world: World) -> None:
@@ -221,7 +222,7 @@ def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any)
         Dispatch.objects.update(claim_token="another's")
         return found
 
-    monkeypatch.setattr(dispatcher, "read", slow)
+    monkeypatch.setattr("dashboards.alerts.notify.dispatcher.read", slow)
     dispatcher.look()
     assert not Delivery.objects.exists()
 
@@ -235,7 +236,7 @@ def test_a_look_that_dies_is_made_good(world: World, monkeypatch: Any) -> None:
         with pytest.raises(RuntimeError):
             dispatcher.look()
     assert not Delivery.objects.exists()
-    assert not dispatcher.look()  # until its claim has run out
+    assert not dispatcher.look()  # until its claim expires
     assert len(world.look(61)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Alert rules under promtool: series in, alerts out, as Prometheus itself evaluates them."""
+"""Evaluate alert rules with promtool: series in, alerts out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Series = dict[str, str]
 
 @dataclass(frozen=True)
 class Case:
-    """`fires`: the labels of each alert which must fire at `at`, and no other."""
+    """`fires`: labels of exactly the alerts that must fire at `at`."""
 
     name: str
     series: Series
@@ -44,8 +44,10 @@ class Case:
 def judged(
     folder: Path, rules: str, cases: Sequence[Case], every: str = "1m"
 ) -> subprocess.CompletedProcess[str]:
-    """Each case under the rules of its name alone: with all of them it takes forty times as long.
-    `every`: how often they are evaluated; a day by the minute takes half a minute."""
+    """Run each case with the rules of its name only: all rules would take forty times as long.
+
+    `every`: evaluation interval; a day in minutes takes half a minute.
+    """
     groups = yaml.safe_load(rules)["groups"]
     files = []
     for name in dict.fromkeys(case.name for case in cases):
@@ -61,7 +63,7 @@ def judged(
 
 
 def bare(rules: str = "") -> str:
-    """The rules without annotations, of which promtool would want every word."""
+    """Return the rules without annotations, which promtool would compare literally."""
     data = yaml.safe_load(rules or render())
     for group in data["groups"]:
         for rule in group["rules"]:

@@ -1,4 +1,4 @@
-"""Alerts about workers, cache tiers, pods and GPUs: each fires, and is quiet, where it should."""
+"""Alerts on workers, cache tiers, pods and GPUs: firing and quiet cases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def l2(name: str, values: str, labels: str = "") -> Series:
 
 
 def times(name: str, quick: int, slow: int, bounds: tuple[str, str], length: int = 60) -> Series:
-    """Requests a minute within the lower bound, and between it and the upper."""
+    """Requests/min within the lower bound, and between it and the upper."""
     every = quick + slow
     found: Series = {}
     for bound, count in ((bounds[0], quick), (bounds[1], every), ("+Inf", every)):
@@ -60,7 +60,7 @@ def ttft(quick: int, slow: int, bounds: tuple[str, str] = ("2", "4")) -> Series:
 
 
 def reuse(yesterday: int, today: int) -> Series:
-    """Of 6,000 prompt tokens a minute so many are not computed."""
+    """Computed tokens of 6,000 prompt tokens/min."""
     early, late = 6000 - yesterday, 6000 - today
     computed = f"0+{early}x1400 {early * 1400}+{late}x200"
     return vllm("prompt_tokens_by_source_total", computed, f'{POD},source="local_compute"') | vllm(
@@ -154,7 +154,7 @@ ALIVE = scraped("vllm", 1, POD)
 CASES = (
     Case("HighTTFT", ttft(80, 20), [endpoint()]),
     Case("HighTTFT", ttft(99, 1), []),
-    Case("HighTTFT", ttft(1, 4), []),  # a few requests prove nothing
+    Case("HighTTFT", ttft(1, 4), []),  # too few requests
     Case("TTFTBudgetBurnFast", ttft(10, 90, ("1", "4")), [endpoint("page")], "80m"),
     Case("TTFTBudgetBurnFast", ttft(60, 40, ("1", "4")), [], "80m"),
     Case("TTFTBudgetBurnFast", ttft(10, 90, ("1.0", "4")), [endpoint("page")], "80m"),
@@ -177,8 +177,8 @@ CASES = (
     Case("CacheHitCollapse", reuse(4000, 3000), [], DAY),
     Case("MetricsAbsent", ALIVE, [{"severity": "ticket"}]),
     Case("MetricsAbsent", ALIVE | vllm("num_requests_running", "0x60"), []),
-    Case("MetricsAbsent", scraped("vllm", 0, POD), []),  # that is EngineTargetDown's word
-    Case("MetricsAbsent", {}, []),  # no worker at all is no fault
+    Case("MetricsAbsent", scraped("vllm", 0, POD), []),  # covered by EngineTargetDown
+    Case("MetricsAbsent", {}, []),  # no workers: no alert
     Case("L2Unavailable", scraped("l2", 0, POOL), [pool(job="l2", node="n0")]),
     Case("L2Unavailable", scraped("l2", 1, POOL) | ALIVE, []),
     Case("L2ErrorRatio", operations(95, 5), [pool()]),
@@ -187,7 +187,7 @@ CASES = (
     Case("L2SlowGet", gets(90, 10), [pool()]),
     Case("L2SlowGet", gets(999, 1), []),
     Case("L2NearFull", fill(97, 900), [pool(medium="memory")]),
-    Case("L2NearFull", fill(97, 60), []),  # full, and nothing is lost by it
+    Case("L2NearFull", fill(97, 60), []),  # full without evictions
     Case("L2NearFull", fill(80, 900), []),
     Case("L2Integrity", l2("integrity_failures_total", "0x35 1x30"), [pool(node="n0")]),
     Case("L2Integrity", l2("integrity_failures_total", "1x60"), []),
@@ -258,12 +258,12 @@ CASES = (
     ),
     Case("PodUnschedulable", kube("kube_pod_status_phase", "1x60", THEIRS), []),
     Case("GPUXid", dcgm("XID_ERRORS", "0x35 79x30"), [GPU | {"severity": "page"}]),
-    Case("GPUXid", dcgm("XID_ERRORS", "79x60"), []),  # the last one stays shown for ever
+    Case("GPUXid", dcgm("XID_ERRORS", "79x60"), []),  # the last error stays exported
     Case("GPURowRemapFailure", dcgm("ROW_REMAP_FAILURE", "1x60"), [GPU | {"severity": "page"}]),
     Case("GPURowRemapFailure", dcgm("ROW_REMAP_FAILURE", "0x60"), []),
     Case("GPUHot", dcgm("GPU_TEMP", "90x60"), [GPU | {"severity": "ticket"}]),
     Case("GPUHot", dcgm("GPU_TEMP", "80x60"), []),
-    # Scraped without honouring its labels, DCGM's own pod comes first; a port may be `endpoint`.
+    # Without honor_labels, DCGM's own pod is `pod`; `endpoint` may be a port name.
     Case("GPUHot", {RELAYED: "90x60"}, [RELAYED_GPU | {"severity": "ticket"}]),
     Case("GPUAllocatedIdle", dcgm("GPU_UTIL", "1x200"), [GPU | {"severity": "ticket"}], "180m"),
     Case("GPUAllocatedIdle", dcgm("GPU_UTIL", "1x100 50x100"), [], "180m"),
@@ -272,14 +272,14 @@ CASES = (
     Case("BudgetForecast", budget("forecast", "1.3x200"), [BUDGET], "90m"),
     Case("BudgetForecast", budget("forecast", "0.9x200"), [], "90m"),
     Case("DiskAlmostFull", disk(free="4e9x60", size="100e9x60"), [DISK]),
-    Case("DiskAlmostFull", disk(free="90e9x60", size="1000e9x60"), []),  # plenty, though 9 %
-    Case("DiskAlmostFull", disk(free="4e9x60", size="8e9x60"), []),  # half of a small one
+    Case("DiskAlmostFull", disk(free="90e9x60", size="1000e9x60"), []),  # enough, although 9 %
+    Case("DiskAlmostFull", disk(free="4e9x60", size="8e9x60"), []),  # half of a small disk
     Case("DiskAlmostFull", disk(free="9e9x60", size="10e9x60", inodes="0.04x60"), [DISK]),
     Case("DiskFullSoon", disk(free="30e9-100e6x60", size="100e9x60"), [DISK]),
     Case("DiskFullSoon", disk(free="30e9-1e6x60", size="100e9x60"), []),
     Case("DiskFullSoon", disk(free="90e9-400e6x60", size="100e9x60"), []),
     Case("DiskFull", disk(free="20e6x60", size="100e9x60"), [DISK | {"severity": "page"}]),
-    # A full disk keeps Prometheus from storing samples: the last one counts on.
+    # With a full disk Prometheus stores no samples: the last one is used.
     Case("DiskFull", disk(free="20e6x5 _x55", size="9e9x60"), [DISK | {"severity": "page"}]),
     Case("DiskFull", disk(inodes="0x60"), [DISK | {"severity": "page"}]),
     Case("DiskFull", disk(read_only="1x60"), [DISK | {"severity": "page"}]),

@@ -1,4 +1,4 @@
-"""What a condition somebody wrote compares with what."""
+"""Measure and thresholds of user-written conditions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) ->
         ('{__name__=""}', '{__name__=""}'),
         ('{a="__name__", b="vllm:x"}', '{a="__name__",b="vllm:x"}'),
         ("{", "{}"),
-        # What names its metrics.
+        # Selectors with a metric name.
         ("up", ""),
         ('up{job="x"} > 1', ""),
         ('rate(a:b_total{c=~".+"}[5m]) unless on (a) y {z="1"}', ""),

@@ -1,4 +1,4 @@
-"""Every alert fires where it should and is quiet where it should, as Prometheus itself sees it."""
+"""Every alert fires and stays quiet where it should, evaluated by Prometheus."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CASES: list[tuple[str, Series, bool]] = [
         router("worker_up", "0x60", W) | router("worker_up", "1x60", OTHER),
         False,
     ),
-    # A first start, an update without a spare worker, a deletion: expected while it lasts.
+    # First start, update without a spare worker, deletion: expected while in progress.
     *(
         ("EndpointNoHealthyWorker", router("worker_up", "0x60", W) | transition(kind), False)
         for kind in ("start", "update", "stop")
@@ -112,7 +112,7 @@ CASES: list[tuple[str, Series, bool]] = [
     ("RoutingFallback", decisions(10) | fallbacks(8, "no_events"), True),
     ("RoutingFallback", decisions(10) | fallbacks(3, "timeout") | fallbacks(3, "mismatch"), True),
     ("RoutingFallback", decisions(10) | fallbacks(4, "no_events"), False),
-    # Prompts nobody has seen are no fault, nor are a start and requests the engine refuses.
+    # Unseen prompts, a start and requests rejected by the engine are no faults.
     ("RoutingFallback", decisions(10) | fallbacks(0, "no_events"), False),
     ("RoutingFallback", decisions(10) | fallbacks(9, "starting"), False),
     ("RoutingFallback", decisions(10) | fallbacks(9, "bad_request"), False),
@@ -163,7 +163,7 @@ CASES: list[tuple[str, Series, bool]] = [
 
 
 def expected(name: str, series: Series) -> tuple[dict[str, str], ...]:
-    """One alert, with the labels of whatever fired."""
+    """Return one alert with the labels of the series."""
     rule = BY_NAME[name]
     labels = {"severity": rule.severity, "endpoint": "demo", "namespace": "default"}
     if name in ("RouterDown", "EngineTargetDown"):
@@ -216,7 +216,7 @@ def test_what_they_watch_is_what_a_router_shows() -> None:
 
 
 def test_no_rule_fires_during_a_first_start(tmp_path: Path) -> None:
-    """Twenty minutes of a first start as Prometheus sees it: everything known is down."""
+    """Twenty minutes of a first start: all known targets are down."""
     deployment = 'namespace="models",deployment="demo-worker"'
     series = (
         router("worker_up", "0x60", W)

@@ -1,4 +1,4 @@
-"""Rules with numbers of one's own: as Prometheus sees it, each endpoint is judged once."""
+"""Rules with settings for endpoints: each endpoint is evaluated once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = [case for case in (*test_rule.rule_tests(), *test_cluster.CASES) if case
 
 
 def lenient(rule: Rule) -> Setting:
-    """So that no case fires: the threshold at its end, or, where there is none, off."""
+    """Return a setting that never fires: extreme threshold, or disabled without one."""
     for one in rule.parameters:
         if one.name == "threshold":
             below = "<measured> < <threshold>" in rule.condition
@@ -30,7 +30,7 @@ def louder(rule: Rule) -> Setting:
 
 
 def named(case: Case, name: str) -> Case:
-    """The same happening to another endpoint."""
+    """Return the case for another endpoint."""
     return replace(
         case,
         series={key.replace("demo", name): value for key, value in case.series.items()},
@@ -39,7 +39,7 @@ def named(case: Case, name: str) -> Case:
 
 
 def thrice(case: Case) -> Case:
-    """It happens to demo (which wants to be woken), to calm (which does not mind) and to third."""
+    """Repeat the case for demo (fires), calm (lenient) and third."""
     woken = louder(BY_NAME[case.name]).severity
     third, calm = named(case, "third"), named(case, "calm")
     mine = [{**alert, "severity": woken} for alert in case.fires]
@@ -59,7 +59,7 @@ SETTINGS = Settings(
 def test_each_endpoint_is_judged_once_and_by_its_own_numbers(tmp_path: Path) -> None:
     assert len(OWN) > 25
     assert {case.name for case in CASES if case.fires} == OWN
-    # One whose endpoint has another name is its own case of the rule's texts.
+    # Cases with another endpoint name test the rule's own texts.
     cases = [thrice(case) for case in CASES if "demo" in str(case.series)]
     assert {case.name for case in cases if case.fires} == OWN
     quick = [case for case in cases if case.at != test_cluster.DAY]
@@ -76,7 +76,7 @@ def test_numbers_for_all_count_where_an_endpoint_has_none_of_its_own(tmp_path: P
     )
     lag = test_rule.router("index_event_lag_seconds", "50x60", test_rule.W)
     alert = test_rule.expected("IndexStale", lag)
-    early = Case("IndexStale", lag, (), "9m")  # its own threshold, and the duration of all
+    early = Case("IndexStale", lag, (), "9m")  # own threshold, platform-wide duration
     late = Case("IndexStale", lag, alert, "11m")
     other = named(Case("IndexStale", lag, (), "40m"), "other")
     done = judged(tmp_path, bare(render(settings)), [early, late, other])
@@ -95,7 +95,7 @@ def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
     split = settings.split(BY_NAME["HighTTFT"])
     assert [(only.names, only.without) for _, only in split] == [
         (("a", "b"), True),
-        (("a", "b"), False),  # c has what all have
+        (("a", "b"), False),  # c has the platform-wide setting
     ]
     rules = {group["name"]: group["rules"] for group in groups(settings)}["emberline-engines"]
     (itl,) = [rule for rule in rules if rule["alert"] == "HighITL"]

@@ -1,4 +1,4 @@
-"""The rule file of our own Prometheus: read at once, and never replaced by a bad one."""
+"""Rule file of our Prometheus: loaded at once, never replaced by an invalid one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Own:
-    """A Prometheus of this installation, and the supervisor that knows its process."""
+    """Prometheus of this installation and its supervisor."""
 
     def __init__(self, layout: Layout, port: int) -> None:
         self.layout, self.port = layout, port
@@ -55,7 +55,7 @@ class Own:
         self.process.send_signal(signal.SIGHUP)
 
     def rounds(self, state: str) -> RuleFile:
-        """What the sweep does, until it says so."""
+        """Run passes until the state is reached."""
 
         def looked() -> RuleFile | None:
             rule_file.load()
@@ -107,12 +107,12 @@ def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
     place = rule_file.place()
     assert place is not None
     assert place.good.read_text() == good
-    # promtool sees it first.
+    # promtool checks first.
     bad = OwnRule.objects.create(name="Broken", expr="up ==", summary="x")
     refused = own.rounds(Load.REFUSED)
     assert "Broken" in refused.message
     assert own.rules.read_text() == good
-    # Where there is none, Prometheus says so, and gets the good one back.
+    # Without promtool, Prometheus rejects the file and gets the previous one back.
     monkeypatch.setattr(rule_file, "prometheus_server", lambda _layout: None)
     OwnRule.objects.filter(pk=bad.pk).update(expr="up === 1")
     refused = own.rounds(Load.REFUSED)

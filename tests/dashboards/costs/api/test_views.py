@@ -1,4 +1,4 @@
-"""Budgets, months and tiers' prices over REST, and through the command line's client."""
+"""Budgets, months and tier prices over REST and the command line client."""
 
 from __future__ import annotations
 

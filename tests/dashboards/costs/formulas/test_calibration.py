@@ -1,4 +1,4 @@
-"""A slope is told only when every prompt was cold, at one worker, and longer ones took longer."""
+"""A slope needs cold prompts on one worker, with longer ones taking longer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIXED_S, TOKEN_S = 0.3, 0.002
 
 
 class Worker:
-    """Answers in a fixed time and so much for each token; `spoil` changes the nth answer."""
+    """Responds in a fixed time plus a time for each token; `spoil` changes the nth response."""
 
     def __init__(
         self, spoil: Callable[[int, PromptAnswer], PromptAnswer] = lambda _n, a: a

@@ -1,4 +1,4 @@
-"""Costs and savings by hand-made numbers, and silence where a term is not known."""
+"""Costs and savings of example values, and None where a term is unknown."""
 
 from __future__ import annotations
 

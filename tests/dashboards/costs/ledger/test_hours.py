@@ -1,4 +1,4 @@
-"""An hour is added once, from the facts of its time, and never from nothing."""
+"""An hour is added once, with the facts of its time, and only from data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
 
 
 def test_a_further_hour_writes_each_endpoint_and_reads_none(told: Told, one: Endpoint) -> None:
-    """An hour of five hundred endpoints is as many updates, and not a thousand queries more."""
+    """An hour of five hundred endpoints takes as many updates, without further reads."""
     hours.add(told, NOON - 3 * HOUR)
     with CaptureQueriesContext(connection) as seen:
         hours.add(told, NOON - 2 * HOUR)
@@ -165,7 +165,7 @@ TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")
 
 
 def tier_usd(*names: str) -> list[float]:
-    """What they pay for their tiers, and how many hours have no price."""
+    """Return the endpoints' tier cost and the number of hours without a price."""
     found = [sums.total(sums.by_endpoint(CostDay.objects.filter(endpoint_name=n))) for n in names]
     return [*(line.tier_usd for line in found), sum(line.unpriced_tier_h for line in found)]
 
@@ -217,7 +217,7 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
 def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     told: Told, one: Endpoint, people: Cast
 ) -> None:
-    """Four GiB on each of two nodes of 16 GiB at 1 USD an hour, and 73 GiB of disk each."""
+    """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
     catalogue.save(people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0})
     row = CostDay.objects.create(
         endpoint_name="one",
@@ -246,7 +246,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
 
 
 def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) -> None:
-    """There is no tier of this name: how large it was, nobody can look up."""
+    """No tier has this name: its size is unknown."""
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
     hours.add(told, NOON - HOUR)
@@ -261,7 +261,7 @@ def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) ->
 
 
 def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
-    """Nobody measured the time of a token: of none it is not needed."""
+    """Without calibration: not needed for zero tokens."""
     told.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
     hours.add(told, NOON)
     CostDay.objects.update(l1_part=0.05)

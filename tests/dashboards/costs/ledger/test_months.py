@@ -1,4 +1,4 @@
-"""Months of UTC: where they begin and end, whatever the year and the clocks do."""
+"""Months in UTC: their bounds in any year and across clock changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (date(2026, 2, 1), 28, date(2026, 1, 1), date(2026, 3, 1)),
         (date(2026, 12, 1), 31, date(2026, 11, 1), date(2027, 1, 1)),
         (date(2026, 1, 1), 31, date(2025, 12, 1), date(2026, 2, 1)),
-        # Clocks change in both: no hour of UTC is missing or there twice.
+        # Clocks change in both: no UTC hour is missing or repeated.
         (date(2026, 3, 1), 31, date(2026, 2, 1), date(2026, 4, 1)),
         (date(2026, 10, 1), 31, date(2026, 9, 1), date(2026, 11, 1)),
     ],
@@ -43,7 +43,7 @@ def test_a_moment_is_in_the_month_of_utc() -> None:
 
 
 def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoint) -> None:
-    """02:30 is there twice in Berlin: two hours of UTC, each its own."""
+    """02:30 occurs twice in Berlin: two hours of UTC."""
     Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
     now = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)
     assert now.astimezone(UTC).hour == 1

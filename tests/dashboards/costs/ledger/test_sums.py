@@ -1,7 +1,7 @@
-"""Two days in a real Prometheus, added hour by hour: the same as reckoned from the samples alone.
+"""Two days in a real Prometheus, added hour by hour, equal values computed from the samples.
 
-The console was down for a while, Prometheus for two hours; an endpoint was deleted before its hours
-were added, a worker went and another restarted; prices changed, and tokens were measured late.
+Includes an outage of the console and one of Prometheus (two hours), a deleted endpoint, a removed
+and a restarted worker, changed prices and a late calibration.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLOSE = 0.01
 
 
 def new(scale: float) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What vLLM 0.32 counts a second."""
+    """vLLM 0.32's counter increases a second."""
     return {
         (PROMPT, ()): 100 * scale,
         (GENERATED, ()): 20 * scale,
@@ -55,7 +55,7 @@ def new(scale: float) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 OLD = {(PROMPT, ()): 80.0, (GENERATED, ()): 9.0, (DEVICE, ()): 30.0, (EXTERNAL, ()): 10.0}
-# It never read a disk: what was found beyond its device was found in L1, and is told as such.
+# Never read from disk: hits beyond the device were in L1, and are exported as such.
 HOST = {(PROMPT, ()): 50.0, (SOURCE, (("source", "host"),)): 20.0, (EXTERNAL, ()): 20.0}
 
 
@@ -85,7 +85,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def added(prometheus: str, people: Cast) -> datetime:
-    """When every hour was added, and what came late had been said."""
+    """After all hours were added and late prices entered."""
     price = {**PRICE, "price_usd_hour": 2.0, "price_date": "2026-11-01"}
     catalogue.save(people.alice, THIS_MACHINE, price)
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": f"redis://{TIER[6:]}"}}}
@@ -95,7 +95,7 @@ def added(prometheus: str, people: Cast) -> datetime:
     asker = Prometheus(prometheus)
     assert hours.measure(asker, hour(8) + hours.SETTLED) == 8
     Endpoint.objects.filter(name="gone").delete()
-    # The console was down until now: more hours than are asked at once.
+    # The console was down until now: more hours than one pass queries.
     now = hour(HOURS) + hours.SETTLED
     assert (hours.measure(asker, now), hours.measure(asker, now)) == (24, HOURS - 8 - 24)
     assert hours.measure(asker, now) == 0
@@ -116,8 +116,11 @@ def added(prometheus: str, people: Cast) -> datetime:
 
 
 def truth(name: str, tier_part: dict[int, float]) -> dict[str, float]:
-    """Of an endpoint, from the samples alone. `spared_usd` and `tier_usd` but of days whose tier
-    has a price; the others' tokens are `unvalued`, their hours `unpriced_tier_h`."""
+    """Return an endpoint's values computed from the samples.
+
+    `spared_usd` and `tier_usd` cover days with a tier price; tokens of the others are `unvalued`,
+    their hours `unpriced_tier_h`.
+    """
     found: dict[str, float] = {}
     for number in range(HOURS):
         begin = int(hour(number).timestamp())
@@ -151,7 +154,7 @@ def truth(name: str, tier_part: dict[int, float]) -> dict[str, float]:
 
 
 def tier_parts() -> dict[str, dict[int, float]]:
-    """By use of the bytes read; alike where nobody read."""
+    """Return the shares by bytes read, equal without reads."""
     parts: dict[str, dict[int, float]] = {"one": {}, "two": {}}
     for number in range(HOURS):
         begin = int(hour(number).timestamp())

@@ -1,4 +1,4 @@
-"""Months, budgets and tiers' prices as people read and change them."""
+"""Pages of months, budgets and tier prices."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: C
     (own,) = [row for row in rows if row["group"] == "endpoint"]
     assert float(own["workers_usd"]) == pytest.approx(4 * HOURLY)
     assert float(own["idle_usd"]) == pytest.approx(2 * HOURLY)
-    # (64,000 cached x 2 ms - 16 s) of a worker at 0.2 USD an hour.
+    # (64,000 cached x 2 ms - 16 s) of a worker at 0.2 USD/h.
     assert float(own["saved_usd"]) == pytest.approx((128 - 16) / HOUR_S * 0.2)
     (tag,) = [row for row in rows if row["group"] == "tag:app"]
     assert tag["name"] == "'=cmd()"
@@ -133,7 +133,7 @@ def test_another_teams_costs_are_in_no_body(
         assert OURS in text
         assert CANARY not in text
         assert NOBODYS not in text
-    # Where an endpoint has gone to another team, its days are that team's business.
+    # After a move to another team, the endpoint's days belong to that team.
     Endpoint.objects.filter(name=OURS).update(team=world.theirs)
     assert OURS not in page(world.erin, "/costs/reports/2026-11/")
 
@@ -141,7 +141,7 @@ def test_another_teams_costs_are_in_no_body(
 def test_a_shared_tier_is_split_among_teams(
     told: Told, world: Teams, people: Cast, one: Endpoint
 ) -> None:
-    """Two hours of 8 USD: in the first one team reads three quarters, in the second nobody."""
+    """Two hours of 8 USD: in the first one team reads three quarters, in the second none reads."""
     redis = {"enabled": True, "backend": "redis", "url": "redis://r:1"}
     Endpoint.objects.update(created_at=NOON - timedelta(days=1), changed_at=NOON)
     for row in Endpoint.objects.filter(name__in=(OURS, CANARY)):

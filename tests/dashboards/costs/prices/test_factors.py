@@ -1,4 +1,4 @@
-"""What panels multiply with, and whose measurement it rests on."""
+"""Cost factors of panels, and the calibration they use."""
 
 from __future__ import annotations
 

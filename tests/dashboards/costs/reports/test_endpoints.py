@@ -1,4 +1,4 @@
-"""A day that is known to the token, in a real Prometheus: the page, REST and CSV tell its costs."""
+"""Costs of a day with known tokens in a real Prometheus, on page, REST and CSV."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.support.prometheus import PROMTOOL, running_prometheus
 
 DAY, STEP = 86_400, 60
 START_LINE = "# TYPE {0} {1}"
-# A second: prompt tokens, generated ones, requests; of the prompt's so many from each tier.
+# For each second: prompt tokens, generated tokens, requests; and prompt tokens by tier.
 PROMPT, GENERATED, REQUESTS, LOAD = 100.0, 20.0, 0.5, 0.01
 CACHED = {"device": 30.0, "host": 20.0, "disk": 10.0}
 
 
 def a_day(now: int) -> str:
-    """Two workers of demo for a day, one of them with requests all the time, the other never."""
+    """Two workers of demo for a day, one always busy, the other idle."""
     lines: dict[str, list[str]] = {}
 
     def add(name: str, kind: str, labels: str, at: int, value: float) -> None:
@@ -115,7 +115,7 @@ def measured_endpoint(transactional_db: None) -> Any:
     Calibration.objects.create(
         endpoint=endpoint, settings_hash="h1", state=RunState.DONE, seconds_per_token=0.001
     )
-    # The endpoint wants 1 CPU of 10, and little of the memory: 0.2 USD an hour for a worker.
+    # The endpoint requests 1 of 10 CPUs and little memory: 0.2 USD/h for a worker.
     price = {"price_usd_hour": 2.0, "price_date": "2026-11-01", "gpus": 0}
     catalogue.save(people.alice, THIS_MACHINE, {"vcpus": 10, "memory_gib": 500, **price})
     return people

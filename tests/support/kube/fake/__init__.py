@@ -1,5 +1,5 @@
-"""An API server with its controllers and scheduler in this process, over real HTTP.
+"""Fake API server with controllers and scheduler in this process, over HTTP.
 
-As strict as what we do to it can notice: server-side apply with owners of fields, strict fields,
-RBAC, quotas, watches that expire, graceful and cascading deletion. `plane.FakePlane` is the door.
+Covers what the product relies on: server-side apply with field ownership, strict fields, RBAC,
+quotas, expiring watches, graceful and cascading deletion. Entry point: `plane.FakePlane`.
 """

@@ -1,4 +1,4 @@
-"""Who may come in: namespaces, names, quotas, pod security, and fields nobody may change."""
+"""Admission: namespaces, names, quotas, pod security and immutable fields."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _quota(store: Store, resource: Resource, data: Object) -> None:
 
 
 def used_of(store: Store, resources: Iterable[Resource], quota: Object) -> dict[str, str]:
-    """What a quota counts now, as its status has it."""
+    """Return a quota's current usage, as in its status."""
     total: dict[str, Decimal] = {}
     for resource in resources:
         total |= _used(store, resource, quota["metadata"]["namespace"])
@@ -187,7 +187,7 @@ def _weak(spec: Object, level: str) -> Iterator[str]:
 
 
 def _account(store: Store, pod: Object) -> None:
-    """The token of its account, mounted, unless somebody said no."""
+    """Mount the service account token unless disabled."""
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
     name = spec["serviceAccountName"]
     account = store.find("ServiceAccount", namespace, name)

@@ -1,7 +1,4 @@
-"""What each address answers, for a user who may ask it: JSON, or a stream of it.
-
-Must not know sockets.
-"""
+"""Responses of each URL for an authorized user: JSON or a stream."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ READY = ("/readyz", "/livez", "/healthz")
 class Api:
     def __init__(self, store: Store, verbs: Verbs) -> None:
         self.store, self.verbs = store, verbs
-        self.accounts: dict[str, User] = {}  # tokens of service accounts
-        self.page = 500  # the largest page of a list
+        self.accounts: dict[str, User] = {}  # by service account token
+        self.page = 500  # maximum list page size
 
     def answer(self, user: User, ask: Ask) -> Any:
-        """JSON to send; a 201 for what was created is the server's business."""
+        """Return the JSON body; the server sets the status 201."""
         if ask.path in READY:
             return "ok"
         found = discovery.answer(ask.path, list(self.verbs.resources.values()))
@@ -115,7 +112,7 @@ class Api:
         }
 
     def watched(self, user: User, ask: Ask, open_: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Events until its time is over or nobody listens (`open_` is asked now and then)."""
+        """Yield events until the timeout or until `open_` (polled) is False."""
         resource = self.verbs.resources.get((ask.prefix, ask.plural))
         if resource is None:
             raise ApiError(404, "the server could not find the requested resource")
@@ -233,7 +230,7 @@ def _after(changes: list[Change], version: int) -> list[Change]:
 
 
 def _told(ask: Ask, change: Change) -> dict[str, Any] | None:
-    """What a watcher who selects hears of it: leaving the selection is a deletion."""
+    """Return the event for a watch with a selector: leaving the selection is a deletion."""
     if ask.namespace and change.now["metadata"].get("namespace") != ask.namespace:
         return None
     now = change.kind != "DELETED" and _fits(ask, change.now)

@@ -1,4 +1,4 @@
-"""What a server fills in where a writer says nothing: the fields somebody reads back."""
+"""Defaults that the server fills in, as far as they are read back."""
 
 from __future__ import annotations
 

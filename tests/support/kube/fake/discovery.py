@@ -1,4 +1,4 @@
-"""What the server serves: /version, /api, /apis and the resources of each version."""
+"""Discovery: /version, /api, /apis and the resources of each version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = {
 
 
 def answer(path: str, resources: Iterable[Resource]) -> dict[str, Any] | None:
-    """None: this address is not discovery's."""
+    """Return None for URLs outside discovery."""
     known = list(resources)
     prefixes = sorted({resource.prefix for resource in known})
     if path.rstrip("/") == "/version":

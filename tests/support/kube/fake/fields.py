@@ -1,9 +1,8 @@
-"""Which fields an object has, who owns them, and what merging makes of two of it.
+"""Fields of objects: paths, ownership keys, merging.
 
-Theory: a field is a path of elements, each as managedFields writes it: `f:NAME` of a map,
-`k:{KEYS}` of a list whose items are known by keys, `v:VALUE` of a set. An object is its leaves.
-Lists which are not in KEYS or SETS are one leaf: who writes them writes them whole. A list's item
-is a leaf of its own, too (`.` in managedFields), so that an item can be owned and removed.
+A field is a path of elements as in managedFields: `f:NAME` of a map, `k:{KEYS}` of a keyed list,
+`v:VALUE` of a set. An object is its leaves. Lists outside KEYS and SETS are a single leaf (atomic).
+A list item is a leaf too (`.` in managedFields), so that items can be owned and removed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 Path = tuple[str, ...]
 
-# By the list's name and, where names clash, the name of what it stands in.
+# By list name, with the parent's name where names clash.
 KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),
     "initContainers": ("name",),
@@ -33,7 +32,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 PORT_KEYS = (("containerPort", "protocol"), ("port", "protocol"))
 SETS = ("finalizers",)
 DEFAULTS = {"protocol": "TCP"}
-# Never owned by anybody.
+# Never owned.
 SYSTEM = {
     *(("f:metadata", f"f:{name}") for name in (
         "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
@@ -45,7 +44,7 @@ SYSTEM = {
 
 
 def keys_of(name: str, items: list[Any]) -> tuple[str, ...] | None:
-    """None: the list is one value."""
+    """Return None for atomic lists."""
     if not all(isinstance(item, dict) for item in items):
         return None
     if name == "ports":
@@ -66,7 +65,7 @@ def item_key(item: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def leaves(data: Mapping[str, Any]) -> dict[Path, Any]:
-    """Every field with its value; `()` beyond an item's own path stands for its presence."""
+    """Return every field with its value; a trailing `()` stands for the presence of an item."""
     return {path: value for path, value in _walk(data, ()) if path[:2] not in SYSTEM}
 
 
@@ -93,7 +92,7 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def to_fields(paths: set[Path]) -> dict[str, Any]:
-    """As managedFields.fieldsV1 has it."""
+    """Return managedFields.fieldsV1."""
     tree: dict[str, Any] = {}
     for path in sorted(paths):
         at = tree
@@ -117,7 +116,7 @@ def from_fields(tree: Mapping[str, Any], at: Path = ()) -> set[Path]:
 
 
 def words(path: Path) -> str:
-    """`.spec.template.spec.containers[name="main"].image`"""
+    """Format as `.spec.template.spec.containers[name="main"].image`."""
     text = ""
     for element in path:
         kind, _, rest = element.partition(":")
@@ -132,7 +131,7 @@ def words(path: Path) -> str:
 
 
 def merge(live: Any, wanted: Any, name: str = "") -> Any:
-    """`wanted` over `live`: maps and keyed lists together, all else replaced."""
+    """Merge `wanted` into `live`: maps and keyed lists recursively, all else replaced."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         both = dict(live)
         for key, value in wanted.items():
@@ -155,7 +154,7 @@ def _merge_items(live: list[Any], wanted: list[Any], keys: tuple[str, ...]) -> l
 
 
 def remove(data: Any, path: Path) -> None:
-    """Take one leaf out, and the maps which are empty after it."""
+    """Remove a leaf and maps that become empty."""
     if not path or data is None:
         return
     element, rest = path[0], path[1:]

@@ -1,8 +1,8 @@
-"""managedFields: who owns which field, after an apply and after any other write.
+"""managedFields: ownership after apply and other writes.
 
-Promises what a real server does: an apply takes what it names, gives up what it no longer names
-(which goes when nobody else wants it), and conflicts where another owner wants another value; any
-other write takes what it changes.
+As in Kubernetes: an apply takes the fields it names, releases those it no longer names (removed if
+nobody else owns them), and conflicts with other owners' values; other writes take the fields they
+change.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def apply(
     now: float,
     subresource: str = "",
 ) -> dict[str, Any]:
-    """The object after it."""
+    """Return the object after the apply."""
     owners = read(live) if live is not None else {}
     before = copy.deepcopy(owners)
     me = (manager, "Apply", subresource)
@@ -73,7 +73,7 @@ def apply(
     present = leaves(live) if live is not None else {}
     _conflicts(owners, me, asked, present, force, wanted["apiVersion"])
     result: dict[str, Any] = copy.deepcopy(live) if live is not None else {}
-    # Whole items before what is in them: an item is known by its keys.
+    # Whole items before their fields: keys identify an item.
     for path in sorted(owners.get(me, set()) - set(asked), key=len):
         if not _wanted_by_others(owners, me, path):
             remove(result, path)
@@ -87,7 +87,8 @@ def apply(
 
 
 def _wanted_by_others(owners: Owners, me: Owner, path: Path) -> bool:
-    """An item of a list stays, too, while somebody owns anything in it."""
+    """Return whether another owner has the field; an item also while any of its fields are
+    owned."""
     item = path[-1].startswith("k:")
     return any(
         path in paths or (item and any(other[: len(path)] == path for other in paths))
@@ -150,7 +151,7 @@ def update(
     now: float,
     subresource: str = "",
 ) -> None:
-    """Note in `data` who owns what, after a write which was not an apply."""
+    """Record ownership in `data` after a write other than apply."""
     owners = read(live) if live is not None else {}
     before = copy.deepcopy(owners)
     old = leaves(live) if live is not None else {}

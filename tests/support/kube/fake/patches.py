@@ -1,4 +1,4 @@
-"""The patches of the API: JSON patch, merge patch, and strategic merge as far as lists go."""
+"""JSON patch, merge patch, and strategic merge patch of keyed lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def merge_patch(live: Any, patch: Any) -> Any:
 
 
 def strategic(live: Any, patch: Any, name: str = "") -> Any:
-    """A merge patch whose keyed lists are merged by key; `$patch: delete` and `replace` work."""
+    """Merge patch with keyed lists merged by key; supports `$patch: delete` and `replace`."""
     if isinstance(patch, dict):
         if patch.get("$patch") == "replace":
             return {key: value for key, value in patch.items() if key != "$patch"}
@@ -55,7 +55,7 @@ def _strategic_items(live: list[Any], patch: list[Any], keys: tuple[str, ...]) -
 
 
 def json_patch(live: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
-    """RFC 6902; 422 where an operation does not fit."""
+    """RFC 6902; raises 422 for an operation that does not apply."""
     result = {"": copy.deepcopy(live)}
     for operation in operations:
         parts = ["", *map(_unescape, operation["path"].split("/")[1:])]
@@ -86,7 +86,7 @@ def _operate(root: Any, operation: dict[str, Any], parts: list[str]) -> None:
     elif verb == "remove":
         del at[last]
     elif verb == "replace":
-        at[last]  # must be there
+        at[last]  # must exist
         at[last] = operation["value"]
     elif verb == "add" and isinstance(at, list):
         at.insert(last, operation["value"])

@@ -1,7 +1,7 @@
-"""The fake plane, with the same door as a real one, and the ways to break it.
+"""Fake control plane with the interface of the real one, and fault injection.
 
-Promises the users, kubeconfigs and pods' behaviours of `tests.support.kube.plane`, in this process
-and within a tenth of a second.
+Same users, kubeconfigs and pod behavior as `tests.support.kube.plane`; runs in this process and
+starts within 0.1 s.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FakePlane:
         self.server.start()
 
     def stop_api(self) -> None:
-        """Away, with every connection; controllers go on, as real ones do with what they know."""
+        """Stop the server and its connections; controllers continue."""
         self.server.stop()
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class FakePlane:
 
     @contextmanager
     def failing(self, pattern: str = "", status: int = 0, **more: Any) -> Iterator[Fault]:
-        """See serve.Fault. `failing("PATCH .*/deployments/", 429, times=2)`."""
+        """Inject a serve.Fault: `failing("PATCH .*/deployments/", 429, times=2)`."""
         fault = Fault(pattern, status, **more)
         self.server.faults.append(fault)
         try:
@@ -96,11 +96,11 @@ class FakePlane:
                 self.server.faults.remove(fault)
 
     def expire(self) -> None:
-        """Every watch is too old from now on: 410."""
+        """Expire every watch (410)."""
         self.store.expire()
 
     def mend(self) -> None:
-        """As before: it answers, and nothing fails."""
+        """Start the server and remove all faults."""
         self.server.faults.clear()
         if self.server.down.is_set():
             self.start_api()

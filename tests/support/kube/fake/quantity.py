@@ -1,4 +1,4 @@
-"""Quantities: `500m`, `4Gi`, `2`, as numbers."""
+"""Parse quantities: `500m`, `4Gi`, `2`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def number(text: Any) -> Decimal:
 
 
 def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
-    """What a pod asks of a node (its containers' sum; init containers fit into that or more)."""
+    """Return the resources a pod requests: the containers' sum; init containers fit into it or
+    raise it.
+    """
     total: dict[str, Decimal] = {"pods": Decimal(1)}
     for container in pod_spec["containers"]:
         for name, value in asked(container).items():

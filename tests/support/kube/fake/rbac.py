@@ -1,4 +1,4 @@
-"""Who may do what: Roles and bindings as they are in the store, judged as RBAC does."""
+"""RBAC authorization from the Roles and bindings in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API server says when it says no."""
+"""Error responses of the API server."""
 
 from __future__ import annotations
 

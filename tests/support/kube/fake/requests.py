@@ -1,4 +1,4 @@
-"""An address of the API, and what it asks for."""
+"""Parse API URLs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether an object has only fields which exist, of the types they have.
+"""Validate field names and types of objects.
 
-Built-in kinds are checked by the models of the official client, which are made from the API's own
-description; custom ones by the schema of their CustomResourceDefinition.
+Built-in kinds by the models of the official client, which are generated from the API description;
+custom ones by the schema of their CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.kube.fake.refusals import ApiError
 
 JSON = {"str": str, "int": int, "bool": bool, "float": (int, float)}
 VERSIONED = {"HorizontalPodAutoscaler": "V2", "Event": "CoreV1", "EndpointSlice": "V1"}
-# What the models cannot say: an integer or a name, a quantity as a number.
+# Not in the models: integer or name, quantity as a number.
 LOOSE = ("requests", "limits", "capacity", "hard", "allocatable")
 
 Trouble = tuple[str, str, str]  # path, what, text
@@ -27,7 +27,7 @@ def model_of(kind: str) -> Any:
 
 
 def troubles(kind: str, data: dict[str, Any], schema: dict[str, Any] | None) -> list[Trouble]:
-    """`what` is unknown, type or invalid."""
+    """Return problems; `what` is unknown, type or invalid."""
     if schema is not None:
         body = {key: value for key, value in data.items() if key != "metadata"}
         found = list(_structural(body, schema, ""))
@@ -70,7 +70,7 @@ def check(
 
 
 def prune(kind: str, data: dict[str, Any], schema: dict[str, Any] | None) -> None:
-    """Drop what nobody knows, as a server does which was not asked to be strict."""
+    """Drop unknown fields, as without strict validation."""
     for path, what, _ in troubles(kind, data, schema):
         if what == "unknown":
             at: Any = data

@@ -1,4 +1,4 @@
-"""Label and field selectors, as queries and as objects write them."""
+"""Label and field selectors, in query and object syntax."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def by_fields(text: str, data: Mapping[str, Any]) -> bool:
 
 
 def by_object(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """A LabelSelector; None selects nothing."""
+    """Match a LabelSelector; None selects nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
@@ -57,7 +57,7 @@ def by_object(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> 
 
 
 def expression(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Of a LabelSelector or a node affinity."""
+    """Match an expression of a LabelSelector or node affinity."""
     key, values, operator = item["key"], item.get("values", ()), item["operator"]
     if operator in ("In", "NotIn"):
         return (labels.get(key) in values) is (operator == "In")

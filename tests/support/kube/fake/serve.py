@@ -1,4 +1,4 @@
-"""The API over HTTP/1.1 and TLS, with the ways a server fails that a test can ask for."""
+"""The API over HTTP/1.1 and TLS, with fault injection."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ ANYBODY = User("system:anonymous", ("system:unauthenticated",))
 
 @dataclass
 class Fault:
-    """Of requests whose `METHOD /path?query` the pattern finds: this `status`, so often. With
-    `done` the request is carried out first; without a status the connection is cut."""
+    """Applies to requests whose `METHOD /path?query` matches the pattern, `times` times: respond
+    with `status`, or cut the connection without one. With `done` the request is executed first.
+    """
 
     pattern: str
     status: int = 0
@@ -48,11 +49,11 @@ class Fault:
 
 
 class _Cut(Exception):
-    """The client shall see a broken connection."""
+    """Cuts the client's connection."""
 
 
 class _Sent(Exception):
-    """The answer is on its way already."""
+    """The response has already been sent."""
 
 
 class ApiServer:
@@ -81,7 +82,7 @@ class ApiServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nobody listens any more, and whoever was connected is cut."""
+        """Close the listener and all connections."""
         if self._server is None or self._thread is None:
             return
         self.down.set()
@@ -109,14 +110,14 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, address: object) -> None:
-        """Clients go away when they like."""
+        """Ignore client disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server_of: ApiServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    gone = False  # the client; `close_connection` is also what it may ask for
+    gone = False  # client disconnected; `close_connection` may also be requested
 
     def setup(self) -> None:
         self.server_of._connections.add(self.request)
@@ -138,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         except _Sent:
             return
         except Exception:
-            # A mistake of the fake's own: said where the test sees it, and not as a cut connection.
+            # Bug of the fake: report it to the test instead of cutting the connection.
             self._send(500, ApiError(500, f"the fake is broken: {traceback.format_exc()}").status())
 
     def do_POST(self) -> None:
@@ -204,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- streams
 
     def _open(self) -> bool:
-        """Whether the client still listens. It has no more to say: what comes is its end."""
+        """Return whether the client is connected; it sends nothing, so readable means closed."""
         if self.server_of.down.is_set() or self.gone:
             return False
         return not select.select([self.connection], [], [], 0)[0]
@@ -228,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._write(b"0\r\n\r\n")
 
     def _log(self, user: User, ask: Ask) -> None:
-        """From the kubelet of the pod's node, as a real server asks it."""
+        """Proxy to the kubelet of the pod's node, as a real server does."""
         api = self.server_of.api
         api.permit(user, ask.deed())
         pod = api.verbs.get(api.verbs.kinds["Pod"], ask.namespace, ask.name)
@@ -269,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
             kubelet.close()
 
     def log_message(self, *args: object) -> None:
-        """Nothing: `requests` has them."""
+        """Disable logging: `requests` has them."""
 
 
 def _state(pod: Object, container: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""All objects, their versions, and what happened since: the part etcd plays.
+"""Object store with versions and history (the role of etcd).
 
-Promises one order of all changes (`version`), and that a kept object is never changed in place:
-who wants another writes another. Must not know what an object means.
+All changes have one order (`version`). Stored objects are immutable: a change stores another one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind which is served. `status` and `scale` are whether it has those subresources."""
+    """Served kind. `status` and `scale`: whether it has those subresources."""
 
     prefix: str  # /api/v1, /apis/apps/v1
     plural: str
@@ -49,10 +48,10 @@ class Store:
         self.lock = threading.RLock()
         self.news = threading.Condition(self.lock)
         self.version = 1000
-        self.oldest = 0  # watches from before this are gone
+        self.oldest = 0  # older watches have expired
         self.objects: dict[str, dict[Key, Object]] = defaultdict(dict)  # by kind
         self.changes: dict[str, list[Change]] = defaultdict(list)
-        self.dirty: set[str] = set()  # namespaces for the controllers
+        self.dirty: set[str] = set()  # namespaces with pending controller passes
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
         return self.objects[kind].get((namespace, name))
@@ -62,7 +61,7 @@ class Store:
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
 
     def put(self, kind: str, data: Object) -> Object:
-        """The lock is held. Gives the object its version."""
+        """Store the object with a new version. The caller holds the lock."""
         key = data["metadata"].get("namespace", ""), data["metadata"]["name"]
         before = self.objects[kind].get(key)
         self.version += 1
@@ -72,7 +71,7 @@ class Store:
         return data
 
     def drop(self, kind: str, key: Key) -> None:
-        """The lock is held."""
+        """The caller holds the lock."""
         before = self.objects[kind].pop(key, None)
         if before is None:
             return
@@ -87,7 +86,7 @@ class Store:
         self.news.notify_all()
 
     def expire(self) -> None:
-        """Forget what happened: every watch must list anew."""
+        """Clear the history: every watch must list again."""
         with self.lock:
             self.version += 1
             self.oldest = self.version

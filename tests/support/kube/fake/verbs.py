@@ -1,7 +1,7 @@
-"""What can be done to objects: create, replace, patch, apply, delete, scale.
+"""Operations on objects: create, replace, patch, apply, delete, scale.
 
-Promises the order a real server has: checked, filled in, admitted, owned, versioned, told; with
-`dryRun` all but the last two. A write which changes nothing leaves no trace. Must not know HTTP.
+In the order of a real server: validate, default, admit, set owners, version, notify; `dryRun` skips
+the last two. A write without a change has no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_STATUS = {
 }
 SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
-# What of a change asks for a new generation: anything but these.
+# All changes except these increment the generation.
 QUIET = ("metadata", "status", "apiVersion", "kind")
 
 
@@ -159,7 +159,7 @@ class Verbs:
         options: Options,
         applied: bool = False,
     ) -> Object:
-        """The lock is held. `data` is ours to change."""
+        """The caller holds the lock and passes ownership of `data`."""
         data = copy.deepcopy(data)
         data["apiVersion"], data["kind"] = resource.version, resource.kind
         self._same(resource, before, data)
@@ -175,7 +175,7 @@ class Verbs:
             data.get(key) != before.get(key) for key in {*data, *before} if key not in QUIET
         ):
             data["metadata"]["generation"] = data["metadata"].get("generation", 0) + 1
-        # What an apply did not name but a server fills in belongs to nobody.
+        # Defaults filled in by the server after an apply have no owner.
         if not applied:
             owners.update(before, data, options.manager, time.time(), options.sub)
         if before is not None and _same_but_times(before, data):
@@ -212,7 +212,7 @@ class Verbs:
                 )
 
     def _define(self, data: Object) -> None:
-        """A CustomResourceDefinition: from now on its kind is served."""
+        """Serve the kind of a CustomResourceDefinition."""
         spec, names = data["spec"], data["spec"]["names"]
         for version in spec["versions"]:
             if version["served"]:
@@ -240,7 +240,7 @@ class Verbs:
             data = copy.deepcopy(before)
             metadata = data["metadata"]
             finalizers = set(metadata.get("finalizers", ()))
-            # What belongs to the whole cluster owns nothing here: there is nothing to wait for.
+            # Cluster-scoped objects own nothing here: no wait.
             if options.propagation == "Foreground" and resource.namespaced:
                 finalizers.add("foregroundDeletion")
             elif options.propagation == "Orphan":
@@ -311,7 +311,7 @@ def _placed(resource: Resource, namespace: str, data: Any) -> Object:
 
 
 def _split(resource: Resource, before: Object | None, data: Object, sub: str) -> None:
-    """A write to the object leaves its status, one to its status leaves all else."""
+    """Writes to the object keep its status, writes to the status keep all else."""
     if sub == "status" and before is not None:
         status, fields = data.get("status", {}), data["metadata"].get("managedFields")
         data.clear()

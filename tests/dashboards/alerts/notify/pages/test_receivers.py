@@ -1,4 +1,4 @@
-"""Receivers, routes and the history of messages on their pages and by REST, and who sees them."""
+"""Receivers, routes and delivery history on pages and over REST, and their permissions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_admin_adds_tries_changes_and_removes_one_on_the_pages(hook: Stub) ->
     assert ada.post(f"{PAGES}on-call/delete/").status_code == 302
     assert not Receiver.objects.exists()
     assert not Route.objects.exists()
-    assert "on-call" in ada.get("/alerts/history/").text  # what it was sent stays
+    assert "on-call" in ada.get("/alerts/history/").text  # its deliveries stay
 
 
 def test_routes_are_edited_on_the_pages() -> None:

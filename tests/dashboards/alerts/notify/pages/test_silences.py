@@ -1,4 +1,4 @@
-"""Silences on their pages and by REST: who may make which, and who knows of whose."""
+"""Silences on pages and over REST: permissions and visibility."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
-from dashboards.alerts.notify import silences
 from dashboards.alerts.notify.models import Silence
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
@@ -145,7 +144,7 @@ def test_one_is_changed_by_rest_and_what_is_left_out_stays() -> None:
     trail = AuditEvent.objects.filter(verb="change silence")
     assert trail.count() == 2
     assert client.patch(at, {"comment": "more of it"}).status_code == 200
-    assert trail.count() == 2  # nothing was changed
+    assert trail.count() == 2  # unchanged
     for body, field in (
         ({"matchers": []}, "matchers"),
         ({"comment": " "}, "comment"),
@@ -181,7 +180,7 @@ def test_an_operator_changes_one_on_its_page() -> None:
     text = alice.get(page).text
     typed = row.ends_at.strftime("%Y-%m-%dT%H:%M")
     assert f'value="{typed}"' in text
-    assert "starts_at" not in text  # it has begun
+    assert "starts_at" not in text  # already started
     same = {"matchers": 'severity="page"', "duration": "", "ends_at": typed, "comment": "b"}
     assert alice.post(page, same).status_code == 302
     changed = Silence.objects.get()
@@ -189,7 +188,7 @@ def test_an_operator_changes_one_on_its_page() -> None:
     alice.post(page, {**same, "duration": "8h"})
     assert Silence.objects.get().ends_at - timezone.now() > timedelta(hours=7.9)
     both = {**same, "duration": "1d", "ends_at": "2020-01-01T00:00"}
-    assert alice.post(page, both).status_code == 302  # what was chosen comes before what was typed
+    assert alice.post(page, both).status_code == 302  # a chosen duration overrides the typed end
     wrong = alice.post(page, {**same, "matchers": "x"})
     assert (wrong.status_code, "This is not a condition" in wrong.text) == (400, True)
     assert browser("viewer").get(page).status_code == 403
@@ -221,13 +220,13 @@ def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.Monkey
         Silence.objects.update(ends_at=timezone.now() - timedelta(hours=1))
         return {"console": "s-2"}, None
 
-    monkeypatch.setattr(silences.alertmanagers, "replace", slow)
-    monkeypatch.setattr(silences.alertmanagers, "expire", ended.append)
+    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.replace", slow)
+    monkeypatch.setattr("dashboards.alerts.notify.alertmanagers.expire", ended.append)
     answer = client.patch(f"{API}{one['id']}/", {"comment": "late"})
     assert (answer.status_code, answer.json()["code"]) == (409, "ended")
-    assert ended == [{"console": "s-2"}]  # which had begun anew there
+    assert ended == [{"console": "s-2"}]  # restarted there with a new id
     assert Silence.objects.get().comment == "a new driver"
     monkeypatch.setattr(
-        silences.alertmanagers, "replace", None
-    )  # one known to be over is not asked of
+        "dashboards.alerts.notify.alertmanagers.replace", None
+    )  # an expired silence causes no request
     assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409

@@ -1,4 +1,4 @@
-"""Receivers and routes as an AlertmanagerConfig: what the published definition takes, no secret."""
+"""Receivers and routes as an AlertmanagerConfig: valid by the published schema, without secrets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_cluster_takes_it_as_published(cluster: Cluster) -> None:
 def test_every_receiver_a_route_names_is_there_and_reads_the_secret() -> None:
     found = spec(RECEIVERS, (ROUTE,), TEAMS, MAIL)
     by_name = {one.pop("name"): one for one in found["receivers"]}
-    assert by_name.pop("nobody") == {}  # tells nobody: what no route wants
+    assert by_name.pop("nobody") == {}  # receiver of unmatched alerts
     key = {"name": "emberline-receivers", "key": "hook-url"}
     assert by_name["hook"] == {"webhookConfigs": [{"urlSecret": key, "sendResolved": True}]}
     assert by_name["chat"]["slackConfigs"][0]["apiURL"]["key"] == "chat-url"

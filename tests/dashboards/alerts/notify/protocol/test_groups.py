@@ -1,4 +1,4 @@
-"""When a group is told, and what: the whole decision, without a clock of its own."""
+"""Decision when an alert group is sent, and with which alerts, with an explicit clock."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
 
 
 def test_what_is_silenced_is_told_no_more_until_it_ends() -> None:
-    """A silenced alert is in neither hand."""
+    """A silenced alert is in neither argument."""
     silent = look(told(A, due=330, said=30), 5000)
     assert (silent.send, silent.over) == ((), False)
     assert silent.standing.told == frozenset(by_mark(A))

@@ -1,4 +1,4 @@
-"""A POST which goes where it may, ends when it must and repeats nothing that is secret."""
+"""POST: allowed addresses, deadline, and no secrets in errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_no_address_is_said_before_it_is_asked(url: str) -> None:
 
 
 def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> None:
-    """Whatever it meant before; one bad address among good ones is enough."""
+    """The addresses at connection time count; one forbidden address is enough."""
 
     def resolve(*_: Any, **__: Any) -> list[Any]:
         family = socket.AF_INET
@@ -101,7 +101,7 @@ def test_who_does_not_answer_is_left_and_nothing_secret_is_said() -> None:
 
 @contextmanager
 def dripping() -> Iterator[str]:
-    """A server whose every byte comes in time, and whose answer never ends."""
+    """Server that sends an endless response, each byte in time."""
     stop = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
 

@@ -1,4 +1,4 @@
-"""Conditions read as Alertmanager reads them, and no pattern that could keep us busy."""
+"""Matchers with Alertmanager's semantics, without expensive patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "chat"}
         ("severity=page", True),
         (' severity = "page" ', True),
         ("severity!=page", False),
-        ("team=", True),  # a label which is absent is ""
+        ("team=", True),  # a missing label is ""
         ('team=""', True),
         ("team!=research", True),
         ("endpoint=~ch.*", True),
@@ -81,7 +81,7 @@ def test_an_endpoint_is_pinned_by_equality_only() -> None:
 
 
 def test_a_fingerprint_is_alertmanager_s_own() -> None:
-    """The first is FNV-1a's start; the second is what a real Alertmanager 0.25 said."""
+    """The first is FNV-1a's offset basis; the second is from a real Alertmanager 0.25."""
     assert fingerprint({}) == "cbf29ce484222325"
     assert fingerprint(LABELS) == "eb846f9951e90cf7"
     assert fingerprint(LABELS) == fingerprint({**LABELS, "team": "ours"})

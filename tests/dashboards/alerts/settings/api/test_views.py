@@ -1,4 +1,4 @@
-"""Rules and alerts over REST: whom they let, what they refuse, and what the file then says."""
+"""Rules and alerts over REST: permissions, validation, and the resulting file."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def test_only_operators_set_and_a_teams_operator_its_own_endpoints_only() -> Non
     OwnRule.objects.create(name="LongQueue", expr='up{endpoint_name="secret"}', summary="secret")
     for path in (ALL, ONE, MINE, "/api/v1/alert-rule-file/", f"{ALL}LongQueue/"):
         assert "secret" not in member.get(path, {"page_size": 100}).content.decode(), path
-    assert get_user_model().objects.count() == 3  # everybody above
+    assert get_user_model().objects.count() == 3  # all users above
 
 
 def test_actions_ask_for_the_right_themselves() -> None:
-    """Pages and commands come to them without the gate of REST."""
+    """Pages and commands call them without REST's permission check."""
     make_endpoint("demo")
     OwnRule.objects.create(name="LongQueue", expr="up", summary="x")
     viewer, wish = person("viewer"), {"threshold": 3}
@@ -196,7 +196,7 @@ def test_alerts_have_their_value_and_the_words_of_their_numbers(settings: Any) -
         assert "longer than 9 s" in one["summary"]
         assert one["since"].startswith("2023-11-14")
         assert program("viewer").get("/api/v1/alerts/?state=firing").json()["results"] == []
-        assert "endpoint_name%3D%22demo%22" in str(stub.seen)  # its own rule's question
+        assert "endpoint_name%3D%22demo%22" in str(stub.seen)  # query with its own setting
     prometheus(settings, "")
     away = program("viewer").get("/api/v1/alerts/")
     assert (away.status_code, away.json()["code"]) == (409, "not_known")

@@ -1,4 +1,4 @@
-"""Pages of alerts: what they say, whom they let, and what they refuse."""
+"""Pages of alerts: content, permissions, validation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "demo", "name
 
 
 def answers(path: str, _body: bytes) -> Any:
-    """One alert that fires, one that has not held for long enough, and what they measure."""
+    """One firing and one pending alert, and their values."""
     if "ALERTS_FOR_STATE" in path:
         found = [{"metric": LABELS, "value": [1, "1700000000"]}]
     elif "ALERTS" in path:
@@ -94,7 +94,7 @@ def test_a_rule_is_set_for_all_and_for_one_on_its_page() -> None:
     assert operator.get(f"{ONE}?endpoint=demo").url == f"{ONE}endpoints/demo/"
     assert operator.get(f"{ONE}?endpoint=no+name").status_code == 200
     mine = f"{ONE}endpoints/demo/"
-    assert 'placeholder="3"' in operator.get(mine).text  # what all have
+    assert 'placeholder="3"' in operator.get(mine).text  # platform-wide value
     operator.post(mine, {**empty, "threshold": "9", "for": "", "enabled": "off"})
     row = RuleSetting.objects.get(endpoint__name="demo")
     assert (row.values, row.enabled, row.lasting_s) == ({"threshold": 9.0}, False, None)
@@ -150,7 +150,7 @@ def test_a_refused_file_is_said_on_the_list() -> None:
 
 
 class Asked:
-    """Answers of one rule's past: its alerts, and what it measured."""
+    """Responses of one rule's history: alerts and values."""
 
     def __init__(self, alerts: Any = (), value: Any = (), fault: Fault | None = None) -> None:
         self.alerts, self.value, self.fault = alerts, value, fault
@@ -217,6 +217,6 @@ def test_lists_ask_no_more_of_the_database_with_more_settings() -> None:
         endpoint = make_endpoint(f"e{number}")
         values = {"threshold": number + 3.0}
         RuleSetting.objects.create(rule="HighTTFT", endpoint=endpoint, values=values)
-        if number in (1, 4):  # the same numbers for two and for five
+        if number in (1, 4):  # equal counts for two and five endpoints
             for path in ("/alerts/", "/alerts/rules/", ONE):
                 query_counts.check(client, path, KEPT)

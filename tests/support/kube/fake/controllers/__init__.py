@@ -1,7 +1,7 @@
-"""What makes objects happen: one thread, level-triggered, over the namespaces that changed.
+"""Controllers: one thread, level-triggered, over the namespaces that changed.
 
-Promises that each pass sees one state of the store (its lock is held), and that what cannot be
-done now is tried again. Pods become anything only through who plays the kubelet.
+Each pass sees a consistent store (it holds the lock); failed work is retried. Pods only change
+through the simulated kubelet.
 """
 
 from __future__ import annotations

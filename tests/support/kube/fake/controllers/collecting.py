@@ -1,4 +1,4 @@
-"""What goes with what: objects whose owners are gone, and namespaces which end."""
+"""Garbage collection of owned objects and terminating namespaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.kube.fake.store import Object
 
 
 def namespace(world: World, name: str) -> None:
-    """A new one has its account; one that ends takes everything along, and goes when empty."""
+    """Create the service account of a new namespace; empty and remove a terminating one."""
     data = world.store.find("Namespace", "", name)
     if data is None:
         return
@@ -59,7 +59,7 @@ def _one(world: World, item: Object, items: list[Object], there: dict[str, Objec
 
 
 def _owner(world: World, ref: Object, there: dict[str, Object]) -> Any:
-    """In this namespace, or of the cluster."""
+    """Return the owner, in this namespace or cluster-scoped."""
     resource = world.verbs.kinds.get(ref["kind"])
     if resource is not None and not resource.namespaced:
         found = world.store.find(ref["kind"], "", ref["name"])

@@ -1,4 +1,4 @@
-"""Deployments: a ReplicaSet per template, and how many replicas each of them has meanwhile."""
+"""Deployments: a ReplicaSet for each template, with its replicas during a rollout."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _revision(sets: list[Object]) -> int:
 
 
 def _newest(world: World, new: Object, old: list[Object]) -> Object:
-    """A template which was there before comes back under a new number."""
+    """Give a template that is used again a new revision number."""
     if int(new["metadata"]["annotations"][REVISION]) >= _revision(old):
         return new
     annotations = {**new["metadata"]["annotations"], REVISION: str(_revision(old) + 1)}
@@ -103,7 +103,7 @@ def _roll(
 
 
 def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Object]:
-    """Old replicas go: those which do not serve first, others while enough serve."""
+    """Remove old replicas: unavailable ones first, others while enough are available."""
     total = sum(item["spec"]["replicas"] for item in (new, *old))
     room = total - least - (new["spec"]["replicas"] - _available(new))
     left = []
@@ -114,7 +114,7 @@ def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Ob
     spare = sum(_available(item) for item in (new, *left)) - least
     result = []
     for item in left:
-        # Those on their way out are still counted as available in the status of their set.
+        # Terminating ones still count as available in the ReplicaSet's status.
         serving = min(item["spec"]["replicas"], _available(item))
         spare -= max(0, _available(item) - item["spec"]["replicas"])
         less = max(0, min(serving, spare))
@@ -128,7 +128,7 @@ def _available(item: Object) -> int:
 
 
 def limits(data: Object) -> tuple[int, int]:
-    """How many more, how many fewer than wanted there may be."""
+    """Return maxSurge and maxUnavailable as numbers."""
     rolling, wanted = data["spec"]["strategy"].get("rollingUpdate", {}), data["spec"]["replicas"]
     surge = _share(rolling.get("maxSurge", "25%"), wanted, up=True)
     unavailable = _share(rolling.get("maxUnavailable", "25%"), wanted, up=False)

@@ -1,4 +1,4 @@
-"""Claims of disks: bound at once, if their class exists."""
+"""PersistentVolumeClaims: bound at once if their class exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _bind(world: World, claim: Object) -> None:
         world.event(claim, "ProvisioningFailed", text, warning=True)
         world.later(1.0, claim["metadata"]["namespace"])
         return
-    # Who provides the disk is played by the kubelet's player on a real plane; here it is bound.
+    # On a real plane the simulated provisioner creates the volume; here it is only bound.
     capacity = claim["spec"].get("resources", {}).get("requests", {})
     bound = claim
     if not claim["spec"].get("volumeName"):

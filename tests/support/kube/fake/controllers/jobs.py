@@ -1,4 +1,4 @@
-"""Jobs: one pod at a time until enough of them have come to a good end."""
+"""Jobs: one pod at a time until enough have succeeded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as wanted, and what is said when no pod may be made."""
+"""ReplicaSets: the desired number of pods, and a condition if pod creation fails."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make(world: World, owner: Object, name: str, **labels: str) -> Object:
 
 
 def available(world: World, pod: Object, after_s: int) -> bool:
-    """Ready for long enough."""
+    """Return whether the pod has been ready for long enough."""
     if not pod_ready(pod):
         return False
     said = condition(pod, "Ready")["lastTransitionTime"]

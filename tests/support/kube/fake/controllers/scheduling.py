@@ -1,4 +1,4 @@
-"""Which node a pod goes to, why to none, and what becomes of pods whose node is lost."""
+"""Scheduling, reasons for unschedulable pods, and pods of lost nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.kube.fake.quantity import number, requests
 from tests.support.kube.fake.selectors import expression
 from tests.support.kube.fake.store import Object
 
-TOLERATION_S = 1.0  # of a node which is not heard of, as `defaults` fills in
+TOLERATION_S = 1.0  # for unreachable nodes, as in `defaults`
 
 
 def run(world: World, namespace: str) -> None:
@@ -124,8 +124,8 @@ def _preference(node: Object, pod: Object) -> int:
 
 
 def evict(world: World, namespace: str) -> None:
-    """Pods of nodes nobody hears of are not ready, and go after a while; those of nodes which
-    are gone go at once, and nobody is left to say when they have ended."""
+    """Evict pods of unreachable nodes after their toleration; remove pods of deleted nodes at
+    once."""
     for pod in world.list("Pod", namespace):
         name = pod["spec"].get("nodeName", "")
         if not name:

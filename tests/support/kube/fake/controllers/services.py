@@ -1,4 +1,4 @@
-"""EndpointSlices of Services, how many disruptions a budget allows, and what a quota counts."""
+"""EndpointSlices of Services, allowed disruptions of budgets, and quota usage."""
 
 from __future__ import annotations
 

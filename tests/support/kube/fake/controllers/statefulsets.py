@@ -1,4 +1,4 @@
-"""StatefulSets: pods by number, in order, each with its disks."""
+"""StatefulSets: numbered pods in order, each with its volumes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _one(world: World, data: Object) -> None:
 def _fill(
     world: World, data: Object, pods: dict[int, Object], name: str, wanted: int, together: bool
 ) -> bool:
-    """Whether all are there (and serve, if they come one after another)."""
+    """Return whether all pods exist (and are available, if they are created in order)."""
     for number in range(wanted):
         if number not in pods:
             pods[number] = _make(world, data, number, name)
@@ -55,7 +55,7 @@ def _shrink(world: World, pods: dict[int, Object], wanted: int, together: bool) 
 
 
 def _update(world: World, data: Object, pods: dict[int, Object], name: str, wanted: int) -> None:
-    """The highest first, the next when it serves again."""
+    """Update the highest first, the next once it is available."""
     if data["spec"]["updateStrategy"].get("type") == "OnDelete":
         return
     for number in reversed(range(wanted)):

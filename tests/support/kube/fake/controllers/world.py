@@ -1,4 +1,4 @@
-"""What controllers need of the store: objects by owner, status, events, and another look later."""
+"""Store access of controllers: objects by owner, status, events, delayed passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANAGER = "kube-controller-manager"
 class World:
     def __init__(self, store: Store, verbs: Verbs) -> None:
         self.store, self.verbs = store, verbs
-        self.since: dict[tuple[str, str], float] = {}  # (what, uid) -> when it began
+        self.since: dict[tuple[str, str], float] = {}  # (what, uid) -> start time
         self._later: dict[str, float] = {}
 
     def later(self, in_s: float, namespace: str) -> None:
@@ -57,7 +57,7 @@ class World:
         return self.verbs.create(self.verbs.kinds[kind], namespace, data, Options(MANAGER))
 
     def write(self, data: Object, manager: str = MANAGER, sub: str = "") -> Object:
-        """The object as it shall be; nothing happens if it is so."""
+        """Write the object if it has changed."""
         metadata = {k: v for k, v in data["metadata"].items() if k != "resourceVersion"}
         resource = self.verbs.kinds[data["kind"]]
         where = metadata.get("namespace", ""), metadata["name"]
@@ -65,7 +65,7 @@ class World:
         return self.verbs.replace(resource, *where, told, Options(manager, sub))
 
     def status(self, data: Object, **status: Any) -> Object:
-        """These of its status, the rest of it as it is."""
+        """Set these fields of its status."""
         return self.write({**data, "status": {**data.get("status", {}), **status}}, sub="status")
 
     def delete(self, data: Object, grace_s: int | None = None, propagation: str = "") -> None:
@@ -118,7 +118,7 @@ def condition(data: Object, kind: str) -> Object:
 
 
 def conditions(data: Object, *wanted: Object) -> list[Object]:
-    """All conditions with these; a time changes when the status does."""
+    """Merge conditions; the transition time changes with the status."""
     now = stamp(time.time())
     found = {item["type"]: item for item in data.get("status", {}).get("conditions") or ()}
     for item in wanted:
